@@ -130,6 +130,19 @@ bool link_of_card(const Card *card, int ranks, Link *link, Error *error) {
     return error_set(error, "the PCIe of %s is not known; give --link", card->name);
 }
 
+/* No PCIe has half as much as an NVLink, for which NCCL takes more blocks. */
+Link link_measured(double rate, double latency) {
+    enum { NVLINK_CHANNELS = 24 };
+    const double nvlink_rate = 60 * gb;
+    Link link = {.rate = rate,
+                 .latency = latency,
+                 .channels = rate < nvlink_rate ? PCIE_CHANNELS : NVLINK_CHANNELS,
+                 .measured = true,
+                 .why = "as measured at the start of the run"};
+    snprintf(link.name, sizeof link.name, "%.3g GB/s", rate / gb);
+    return link;
+}
+
 double link_bytes(int ranks, double bytes) { return (ranks - 1) * bytes / ranks; }
 
 double link_seconds(const Link *link, int ranks, double bytes) {

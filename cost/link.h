@@ -20,6 +20,9 @@ bool link_parse(const char *text, const Card *card, int ranks, Link *link, Error
  * if the card's PCIe is not known. */
 bool link_of_card(const Card *card, int ranks, Link *link, Error *error);
 
+/* Returns the link whose rate (bytes/s) and latency (seconds) were measured between the very cards. */
+Link link_measured(double rate, double latency);
+
 /* Returns the seconds in which `ranks` ranks reduce_scatter, or all_gather, a whole of so many bytes; 0 for one rank.
  */
 double link_seconds(const Link *link, int ranks, double bytes);

@@ -26,7 +26,7 @@ static void compute_until(Clock *c, double done) {
 }
 
 /* Adds the last pass's exchange of gradients: its parts at `scale` times what they were timed as. */
-static void reduce(StepTime *t, Clock c, const StepParts *p, const Link *link, const Sharing *s, double scale) {
+static void reduce(SharedStep *t, Clock c, const StepParts *p, const Link *link, const Sharing *s, double scale) {
     double pass = p->pass * scale;
     for (int i = 0; i < p->n_buckets; i++) {
         const TimedBucket *b = &p->buckets[i];
@@ -49,7 +49,7 @@ static int by_need(const void *a, const void *b) {
 }
 
 /* Adds the first pass's wait for parameters, which are sent in the order in which it reads them. */
-static void gather(StepTime *t, Clock c, const StepParts *p, const Link *link, const Sharing *s, double scale) {
+static void gather(SharedStep *t, Clock c, const StepParts *p, const Link *link, const Sharing *s, double scale) {
     size_t size = (size_t)p->n_buckets * sizeof *p->buckets;
     OWNED TimedBucket *order = xmalloc(size);
     memcpy(order, p->buckets, size);
@@ -64,12 +64,12 @@ static void gather(StepTime *t, Clock c, const StepParts *p, const Link *link, c
     t->gathering = c.wall - c.done - c.slowed;
 }
 
-StepTime timeline_step(const StepParts *p, const Link *link, const Sharing *s) {
+SharedStep timeline_step(const StepParts *p, const Link *link, const Sharing *s) {
     bool shared = s->ranks > 1;
     double taken = shared && p->multiprocessors ? (double)link->channels / p->multiprocessors : 0;
     double last = s->micro_batches > 1 ? p->later : p->first, pass = p->pass > 0 ? p->pass : 1;
-    StepTime t = {.compute =
-                      p->first + (double)(s->micro_batches - 1) * p->later + p->update / (s->divided ? s->ranks : 1)};
+    SharedStep t = {.compute =
+                        p->first + (double)(s->micro_batches - 1) * p->later + p->update / (s->divided ? s->ranks : 1)};
     const Clock clock = {.speed = 1 - (taken < 0.9 ? taken : 0.9)};
     if (shared) reduce(&t, clock, p, link, s, last / pass);
     if (shared && s->divided) gather(&t, clock, p, link, s, p->first / pass);
@@ -80,7 +80,7 @@ StepTime timeline_step(const StepParts *p, const Link *link, const Sharing *s) {
     return t;
 }
 
-double timeline_exposed(const StepTime *t) { return t->slowed + t->reducing + t->gathering + t->small; }
+double timeline_exposed(const SharedStep *t) { return t->slowed + t->reducing + t->gathering + t->small; }
 
 double timeline_scaling(const StepParts *p, const Link *link, const Sharing *s) {
     Sharing alone = *s;

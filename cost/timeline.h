@@ -48,11 +48,11 @@ typedef struct {
     double small;        /* the latency of small exchanges */
     double communicated; /* seconds in which the link is used, hidden or not; no part of the sum */
     double sent;         /* bytes that each rank sends in a step */
-} StepTime;
+} SharedStep;
 
 /* Returns the time of a step. With one rank it is what that computes. */
-StepTime timeline_step(const StepParts *parts, const Link *link, const Sharing *sharing);
+SharedStep timeline_step(const StepParts *parts, const Link *link, const Sharing *sharing);
 /* Returns the tokens a second of all cards over those of as many cards that exchange nothing: 1 at best. */
 double timeline_scaling(const StepParts *parts, const Link *link, const Sharing *sharing);
 /* Returns the seconds that a step leaves exposed: what it waits for and is slowed down by. */
-double timeline_exposed(const StepTime *time);
+double timeline_exposed(const SharedStep *time);

@@ -12,7 +12,7 @@ typedef struct {
 
 /* A step that several cards share. */
 typedef struct {
-    StepTime time;
+    SharedStep time;
     double scaling; /* timeline_scaling */
     Link link;
     Advice advice;

@@ -17,7 +17,7 @@ static void print_link(const TrainSpec *spec, const RunTime *r) {
 }
 
 static void print_step(const RunTime *r) {
-    const StepTime *t = &r->shared.time;
+    const SharedStep *t = &r->shared.time;
     char text[6][32], sent[32];
     printf("[Cards] a step: computes %s; sending slows that by %s; gradients not hidden %s, parameters %s, small "
            "exchanges %s; each card sends %s, in %s\n",
@@ -89,7 +89,7 @@ const char *shared_text(const RunTime *r, char text[64]) {
     return text;
 }
 
-static json_t *time_json(const StepTime *t) {
+static json_t *time_json(const SharedStep *t) {
     return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step_seconds", t->step,
                       "compute_seconds", t->compute, "slowed_seconds", t->slowed, "gradients_seconds", t->reducing,
                       "parameters_seconds", t->gathering, "small_seconds", t->small, "link_seconds", t->communicated,

@@ -21,6 +21,8 @@ typedef struct {
     bool in_a_row;           /* there may be several trainings in a row, which ranks do side by side */
     const char *undivided;   /* why ranks share a step only if its -g allows it; NULL: they always do */
     const char *gpus, *link; /* NULL: not given */
+    bool automatic_gpus;     /* --gpus auto, whose number is not known yet: -g is that of all of them */
+    bool g_of_each;          /* once it is known, -g is to be given for each */
     int planned_ranks;       /* for which --estimate plans; 0: those of this job */
     int planned_apart;       /* cards to which it plans to deal out trainings in a row; 0: it does not */
     const char *zero, *reduce_type;
@@ -29,7 +31,8 @@ typedef struct {
     const char *gpu, *calibration;
     const char *price_text, *prices_file; /* --price and --prices */
     PriceList prices;                     /* of them, read by train_options_resolve */
-    Price price;                          /* of the device, known once it is open */
+    int cards;                            /* of this job, each of which has a price; 0: one */
+    Price price;                          /* of the device or of all cards, known once it is open */
     int json_file; /* file descriptor that --json writes to; the text for stdout goes to stderr then */
 } TrainOptions;
 

@@ -18,7 +18,7 @@ static const Sharing two = {.ranks = 2, .micro_batches = 1, .reduce_bytes = 4, .
 
 /* The buckets are sent from 18 to 26, 26 to 34 and 34 to 42 ms, and the backward ends at 30. */
 TEST(buckets_are_sent_when_they_are_final_one_after_the_other) {
-    StepTime t = timeline_step(&parts, &gigabyte, &two);
+    SharedStep t = timeline_step(&parts, &gigabyte, &two);
     estimate_expect_near("compute", t.compute, 32 * ms, 1e-12);
     estimate_expect_near("gradients", t.reducing, 12 * ms, 1e-12);
     estimate_expect_near("step", t.step, 44 * ms, 1e-12);
@@ -37,7 +37,7 @@ TEST(a_fast_link_waits_for_gradients) {
 TEST(sixteen_bits_halve_what_is_sent) {
     Sharing half = two;
     half.reduce_bytes = 2;
-    StepTime t = timeline_step(&parts, &gigabyte, &half);
+    SharedStep t = timeline_step(&parts, &gigabyte, &half);
     estimate_expect_near("gradients", t.reducing, 4 * ms, 1e-12);
     estimate_expect_near("bytes", t.sent, 12e6, 1e-12);
 }
@@ -47,7 +47,7 @@ TEST(sixteen_bits_halve_what_is_sent) {
 TEST(only_the_last_micro_batch_exchanges) {
     Sharing four = two;
     four.micro_batches = 4;
-    StepTime t = timeline_step(&parts, &gigabyte, &four);
+    SharedStep t = timeline_step(&parts, &gigabyte, &four);
     estimate_expect_near("compute", t.compute, (30 + 3 * 28 + 2) * ms, 1e-12);
     estimate_expect_near("gradients", t.reducing, 12.8 * ms, 1e-12);
 }
@@ -58,7 +58,7 @@ TEST(only_the_last_micro_batch_exchanges) {
 TEST(divided_moments_send_parameters_under_the_next_forward) {
     Sharing divided = two;
     divided.divided = true;
-    StepTime t = timeline_step(&parts, &gigabyte, &divided);
+    SharedStep t = timeline_step(&parts, &gigabyte, &divided);
     estimate_expect_near("gradients", t.reducing, 4 * ms, 1e-12);
     estimate_expect_near("parameters", t.gathering, 6 * ms, 1e-12);
     estimate_expect_near("step", t.step, (30 + 1 + 4 + 6) * ms, 1e-12);
@@ -88,7 +88,7 @@ TEST(a_card_that_sends_computes_slower) {
     StepParts slowed = parts;
     link.channels = 4;
     slowed.multiprocessors = 20, slowed.buckets = &one, slowed.n_buckets = 1;
-    StepTime t = timeline_step(&slowed, &link, &two);
+    SharedStep t = timeline_step(&slowed, &link, &two);
     estimate_expect_near("slowed", t.slowed, 2 * ms, 1e-12);
     assert_true(fabs(t.reducing) < 1e-15);
     estimate_expect_near("step", t.step, 34 * ms, 1e-12);
@@ -106,7 +106,7 @@ TEST(small_exchanges_take_their_latency) {
 TEST(one_rank_exchanges_nothing) {
     Sharing one = two;
     one.ranks = 1;
-    StepTime t = timeline_step(&parts, &gigabyte, &one);
+    SharedStep t = timeline_step(&parts, &gigabyte, &one);
     estimate_expect_near("step", t.step, 32 * ms, 1e-12);
     assert_true(t.sent == 0 && timeline_exposed(&t) == 0);
 }

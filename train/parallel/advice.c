@@ -80,7 +80,7 @@ const char *advice_way_text(const Advice *a, int way, char text[64]) {
 /* Appends what would hide the exchange of what was asked for. */
 static void add_remedies(const Advice *a, char *text, size_t size) {
     const AdviceRequest *r = &a->request;
-    const StepTime *t = &a->ways[a->asked].time;
+    const SharedStep *t = &a->ways[a->asked].time;
     char sent[32], exposed[32], halved[32];
     size_t n =
         (size_t)snprintf(text, size, "\nof a step %s are not hidden, in which each card sends %s over %s",

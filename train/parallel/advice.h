@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     Sharing sharing;
-    StepTime time;
+    SharedStep time;
     double scaling; /* timeline_scaling */
     bool fits;
 } AdviceWay;

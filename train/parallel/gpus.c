@@ -8,8 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/spawn.h"
 #include "base/stop.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/state.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/startup.h"
 
@@ -106,17 +109,51 @@ static Cards count_cards(const char *text) {
     return cards;
 }
 
+/* ---- auto ---- */
+
+/* Takes the number of cards, and whether they divide the optimizer's state, from the run that goes on. */
+static void take_stored(TrainOptions *o) {
+    OWNED char *from = o->resume ? checkpoint_resolve(o->output_dir, o->resume) : NULL;
+    TrainState state = {0};
+    if (!from || !state_read(from, &state, NULL)) return; /* who resumes says what is wrong */
+    json_auto_t *options = json_loads(state.options_json, 0, NULL);
+    const char *gpus = json_string_value(json_object_get(options, "gpus")),
+               *zero = json_string_value(json_object_get(options, "zero"));
+    free(state.options_json);
+    if (!gpus || !strcmp(gpus, o->gpus)) return;
+    o->gpus = xkeep(gpus, strlen(gpus) + 1);
+    if (zero) o->zero = strcmp(zero, "1") ? "0" : "1";
+}
+
+/* Has -g count the micro-batches of all cards, which share them as is found best. */
+static void resolve_automatic(TrainOptions *o) {
+    if (!o->gpus || strcmp(o->gpus, "auto") != 0) return;
+    take_stored(o);
+    o->automatic_gpus = !strcmp(o->gpus, "auto");
+    if (!o->automatic_gpus) return;
+    if (o->auto_batch) die_usage("--gpus auto and -b auto: each depends on the other; give one of them");
+    o->g_of_each = !o->whole_step;
+    o->whole_step = true;
+}
+
+/* Returns the most cards that can share a step. */
+static int sharing(const TrainOptions *o, int cards) {
+    while (!o->in_a_row && o->grad_accumulation % cards) cards--;
+    return cards;
+}
+
 static void warn_of_doubt(const TrainOptions *o) {
     char doubt[256];
     if (*launch_doubt(o->gpus, doubt)) warn_once("%s", doubt);
 }
 
-void gpus_start(const TrainOptions *o) {
+void gpus_start(TrainOptions *o) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     SpawnJob job = {0};
     GpuChoice choice;
     Error error;
     if (o->estimate || o->dry_run || o->calibrate) return;
+    resolve_automatic(o);
     if (spawn_is_child()) {
         stop_count_apart(getppid());
         return;
@@ -129,9 +166,10 @@ void gpus_start(const TrainOptions *o) {
     Cards cards = count_cards(o->gpus);
     if (!cards.count) die("--gpus %s: %s", o->gpus, cards.why);
     if (!gpus_choose(o->gpus, cards.count, visible, &choice, &error)) die_usage("%s", error.text);
-    job.count = choice.count;
+    job.count = choice.automatic ? sharing(o, choice.count) : choice.count;
     job.cards = choice.cards;
-    job.may_ask = choice.automatic;
+    job.may_ask = choice.automatic && job.nodes.count == 1;
+    if (job.count == 1 && choice.automatic) o->gpus = "1"; /* as a checkpoint is to say */
     if (job.count > 1) spawn_job(&job);
     if (job.nodes.count > 1) spawn_set_variables(&job, 0);
 }

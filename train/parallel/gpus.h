@@ -16,6 +16,7 @@ bool gpus_choose(const char *text, int here, const char *visible, GpuChoice *cho
 
 /* Starts the processes of --gpus and ends this one with them. Returns if this process is one of them, or if it trains
  * by itself: without --gpus, with one card, and if nothing is trained (--estimate, --dry-run, --calibrate). Warns if
- * Slurm or SkyPilot were asked for more than is started. Dies with what contradicts --gpus. Call it before a device is
- * opened or a thread is started, and again for each later part of a program. */
-void gpus_start(const TrainOptions *options);
+ * Slurm or SkyPilot were asked for more than is started. Dies with what contradicts --gpus. With auto, -g becomes that
+ * of all cards, and a run that goes on has as many as before. Call it before a device is opened or a thread is started,
+ * and again for each later part of a program. */
+void gpus_start(TrainOptions *options);

@@ -305,9 +305,10 @@ void ranks_begin(TrainOptions *o, const OptionSet *set) {
     atexit(close_ranks);
     OWNED char *facts = facts_of(set), *all = xformat("the device\t%s\n%s", o->device, facts);
     ranks_compare(all);
-    if (uses_nccl(o))
+    if (uses_nccl(o)) {
         choose_card();
-    else
+        o->cards = l->size;
+    } else
         connect_over_mpi();
     ranks_part(o->in_a_row && !is_shared(o));
     divide_threads(o); /* once: later parts of the program have the device that is then opened */

@@ -14,8 +14,8 @@ void keep_save(Run *run);
 /* Keeps the best weights. Short epochs may end faster than checkpoints are written, so the weights may wait for the
  * write under way, and better ones replace them while they wait. */
 void keep_best(Run *run);
-/* Ends a run that has lost a rank, in the first: writes the last whole step, if it lies in this rank whole. Returns what
- * was kept, for a message; free(). */
+/* Ends a run that has lost a rank, in the first: writes the last whole step, if it lies in this rank whole. Returns
+ * what was kept, for a message; free(). */
 char *keep_after_loss(Run *run);
 /* Writes the best weights that wait, if there are any. */
 void keep_waiting(Run *run);

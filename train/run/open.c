@@ -20,6 +20,7 @@
 #include "train/run/progress.h"
 #include "train/run/results.h"
 #include "train/run/selection.h"
+#include "train/run/sharing.h"
 #include "train/run/start.h"
 #include "train/run/validation.h"
 #include "train/stream.h"
@@ -167,13 +168,14 @@ void run_open(Run *run, Training *t) {
     memcpy(run->window.sums, t->state.window_sums, sizeof run->window.sums);
     memcpy(run->window.counts, t->state.window_counts, sizeof run->window.counts);
     if (o->val_batch_size > sequences) sequences = (int)o->val_batch_size;
+    MachineOptions machine = train_machine_options(o);
+    run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     open_segments(run);
+    sharing_begin(run);
     open_results(run, sequences);
     open_folder(run);
     run->loader = loader_open(spec->train, &options);
     if (spec->validation) validation_open(run, &bytes);
-    MachineOptions machine = train_machine_options(o);
-    run->has_machine = machine_of_device(spec->device, &machine, &run->machine);
     run->passes = passes_open(t, bytes, sequences);
     if (t->exchange) ranks_on_loss(results_after_loss, run);
     stop_defer(true);
