@@ -49,8 +49,10 @@ static void allocate_staging(Training *t) {
     if (copies == 1 && t->spec.validation && !device->host_memory && !t->inference)
         printf("[Run] checkpoints of this size wait for the disk: where a new best comes before the last one is "
                "written, so does the training\n");
-    for (int i = 0; i < copies * parts && !device->host_memory; i++)
+    for (int i = 0; i < copies * parts && !device->host_memory; i++) {
         t->staging[i / parts][i % parts] = device->allocate_host(device, bytes);
+        memset(t->staging[i / parts][i % parts], 0, bytes); /* elements between parameters, too, which ranks compare */
+    }
 }
 
 static void check_inference(const TrainSpec *spec, const MemoryPlan *plan) {
