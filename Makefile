@@ -86,6 +86,7 @@ test-deep: packages-build+test+fuzz+kit+mpi cuda-toolkit ## all other tests: mac
 	@tools/part.sh test-deep instruction-sets $(MAKE) check-instruction-sets
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
 	@tools/part.sh test-deep ranks $(MAKE) check-mpi
+	@tools/part.sh test-deep gpus $(MAKE) check-nccl
 	@tools/part.sh test-deep without-a-model tools/take_away.sh --shared
 	@tools/part.sh test-deep build tools/check_build.sh
 	@tools/part.sh test-deep tarball tools/check_dist.sh

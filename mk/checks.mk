@@ -125,6 +125,17 @@ else
 	@echo "SKIPPED: the tests of programs on the emulated GPU: no CUDA headers were found"
 endif
 
+# Trains with every program on several ranks. Each takes one core.
+check-nccl: packages-build+test cuda-toolkit ## ranks over NCCL, without it and without GPUs: trainings of all models on emulated cards, and ranks that end early
+ifneq ($(CUDA_INCLUDE),)
+	@$(MAKE) $(PARALLEL) GPU=none nccl-tests
+	@BUILD=$(BUILD) tools/run_tests.sh $(NCCL_TRAININGS)
+else
+	@echo "SKIPPED: trainings on several emulated GPUs: no CUDA headers were found"
+endif
+nccl-tests: $(NCCL_TRAININGS)
+	@: # prints nothing where nothing is to be done
+
 # Trains with every program on two cards, whose multiprocessors and shared memory decide how work is divided: memory must be
 # as planned on each, and the losses those of the CPU.
 CARDS = t4 h100
@@ -357,5 +368,5 @@ test-kit:
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@tests/kit/bare.sh build/l4_kit $(BUILD)/tests/kernels/driver $(ROOTS)/minimal/bullseye
 
-.PHONY: check tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash test-poor-disk check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
+.PHONY: check check-nccl nccl-tests tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash test-poor-disk check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit pack-kit test-kit

@@ -5,10 +5,7 @@ MPICC ?= mpicc
 MPI_TESTS = $(BUILD)/tests/mpi/test_group_mpi $(BUILD)/tests/mpi/test_leaving
 # They run programs over MPI and are linked without it.
 RANKS_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/mpi/test_*.c))
-# Tests of programs on the emulated device.
-EMULATED_RANKS_TESTS = $(filter %/test_emulated,$(RANKS_TESTS))
 MPI_PROGRAMS = $(PROGRAMS:%=$(ON_GPU)/mpi/%)
-EMULATED_MPI_PROGRAMS = $(PROGRAMS:%=$(BUILD)/emulated_mpi/%)
 
 ifeq ($(MPI),1)
 MPI_SHOWN := $(shell $(MPICC) -show 2>/dev/null || pkg-config --cflags --libs ompi-c 2>/dev/null || pkg-config --cflags --libs mpich 2>/dev/null)
@@ -22,24 +19,19 @@ $(MPI_OBJECT): CFLAGS += $(MPI_CFLAGS)
 $(MPI_OBJECT): $(BUILD)/mpi/flags
 
 # The object comes before the archive, whose kernels/mpi_absent.c is then not taken.
-$(foreach p,$(PROGRAMS),$(foreach folder,$(ON_GPU)/mpi $(BUILD)/emulated_mpi,$(call members,$(folder)/$p,$(call objects_of,$p))))
+$(foreach p,$(PROGRAMS),$(call members,$(ON_GPU)/mpi/$p,$(call objects_of,$p)))
 $(MPI_PROGRAMS): $(PRESET_DEFAULTS) $(MPI_OBJECT) $(CUDA_DEVICE) $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) $(TAKE_CUDA) $(LINKED) -o $@ $(CUDA_LIBS) $(LDLIBS) $(MPI_LIBS)
 
-$(EMULATED_MPI_PROGRAMS): $(MPI_OBJECT) $(BUILD)/libemulated.a $(BUILD)/libtrain.a
-	@mkdir -p $(@D)
-	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(EXPORT_RUNTIME) $(LINKED) -o $@ $(LDLIBS) $(MPI_LIBS)
-
 $(MPI_TESTS) $(BUILD)/tests/mpi/leaver: %: %.o $(BUILD)/tests/mpi/rig.o $(MPI_OBJECT) $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(if $(findstring /test_,$@),$(CMOCKA)) $(LDLIBS) $(MPI_LIBS)
-$(EMULATED_RANKS_TESTS): | $(BUILD)/emulated_mpi/train_slm
 $(RANKS_TESTS): %: %.o $(BUILD)/libtests.a $(BUILD)/libtrain.a
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 mpi-tests: $(MPI_TESTS) $(BUILD)/tests/mpi/leaver $(RANKS_TESTS) $(MPI_PROGRAMS) $(PROGRAMS:%=$(BUILD)/%)
 endif
 
-check-mpi: packages-build+test+mpi cuda-toolkit ## ranks over MPI: operations between 1 to 4 ranks, trainings of all models, and ranks that end early
+check-mpi: packages-build+test+mpi ## ranks over MPI: operations between 1 to 4 ranks, trainings of all models, and ranks that end early
 	@$(MAKE) $(PARALLEL) GPU=none MPI=1 mpi-tests
 	@for ranks in 1 2 3 4; do \
 	    echo "$$ranks ranks:"; tools/run_mpi.sh $$ranks $(BUILD)/tests/mpi/test_group_mpi || exit; \

@@ -102,6 +102,11 @@ $(NCCL_STAND_IN): $(wildcard tests/nccl/stand_in/*) kernels/cuda/libraries/nccl_
 	$(call say,CC,tests/nccl/stand_in/*.c)$(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(CUDA_FLAGS) -fPIC -shared -fvisibility=hidden -Wl,-soname,$(@F) \
 	    $(filter %.c,$^) -o $@ -lm -lpthread
 
+# Trainings on ranks with emulated cards, whose data the programs for the CPU prepare.
+NCCL_TRAININGS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/*/nccl/test_*.c))
+$(NCCL_TRAININGS): %: %.o $(BUILD)/libtests.a $(BUILD)/libtrain.a | $(NCCL_STAND_IN) $(PROGRAMS:%=$(BUILD)/%) $(PROGRAMS:%=$(EMULATED)/%)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
+
 # Its own tests, whose processes are forked: they use nothing but the emulated runtime.
 NCCL_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/nccl/test_*.c))
 NCCL_RIG = $(BUILD)/tests/nccl/rig.o

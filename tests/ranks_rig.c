@@ -5,19 +5,39 @@
 
 static const double ranks_tolerance = 1e-5, first_tolerance = 1e-6;
 
+int ranks_micro_batches(const RanksCase *c) { return c->cards ? 6 : 12; }
+int ranks_most(const RanksCase *c) { return c->cards ? 3 : 4; }
+int ranks_steps(const RanksCase *c) { return c->cards ? 6 : 20; }
+
+/* Returns the options of each of so many ranks. */
+static char *options_of(const RanksCase *c, int ranks) {
+    return kept_format("%s -g %d --log-interval 1 --bucket-mb %s", c->options,
+                       ranks_micro_batches(c) / (c->whole_step ? 1 : ranks), c->cards ? "0.05" : "0.1");
+}
+
 int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *more) {
-    int g = c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / ranks;
-    char *launcher = ranks > 1 ? kept_format("timeout 120 tools/run_mpi.sh %d ", ranks) : kept_format(" ");
-    return run_command(fixture.output, sizeof fixture.output, "%s%s %s -g %d -o %s --log-interval 1 --bucket-mb 0.1 %s",
-                       launcher, program_at(kept_format("%s/%s", c->build ? c->build : "mpi", c->program)), c->options,
-                       g, folder, more);
+    return side_try(&(SideCase){c->program, options_of(c, ranks), c->cards}, ranks, folder, more);
 }
 
 char *ranks_train(const RanksCase *c, int ranks, const char *more) {
     char *folder = kept_folder();
-    int status = ranks_try(c, ranks, folder, kept_format("--max-steps %d %s", RANKS_STEPS, more));
+    int status = ranks_try(c, ranks, folder, kept_format("--max-steps %d %s", ranks_steps(c), more));
     if (status) fail_msg("%d ranks, %s: exit status %d:\n%s", ranks, more, status, fixture.output);
     return folder;
+}
+
+const char *ranks_trained(const RanksCase *c, int ranks, const char *more) {
+    enum { MOST = 64 };
+    static struct { char *key, *folder; } made[MOST];
+    char *key = kept_format("%d %s %s %s", ranks, c->program, c->options, more);
+    int i = 0;
+    while (made[i].key && strcmp(made[i].key, key) != 0) i++;
+    assert_true(i < MOST - 1);
+    if (!made[i].key) {
+        made[i].folder = ranks_train(c, ranks, more);
+        made[i].key = key;
+    }
+    return made[i].folder;
 }
 
 static char *run_of(const RanksCase *c, const char *folder) { return kept_format("%s/%s", folder, c->run); }
@@ -76,8 +96,8 @@ void ranks_compare(const RanksCase *c, const char *folder, const char *reference
 }
 
 void ranks_check(const RanksCase *c, const char *more) {
-    char *one = ranks_train(c, 1, more);
-    for (int ranks = 2; ranks <= 4; ranks++) ranks_compare(c, ranks_train(c, ranks, more), one);
+    const char *one = ranks_trained(c, 1, more);
+    for (int ranks = 2; ranks <= ranks_most(c); ranks++) ranks_compare(c, ranks_trained(c, ranks, more), one);
 }
 
 void several_ranks_train_as_one(void **state) { ranks_check(*state, ""); }
@@ -106,28 +126,25 @@ static void check_same_bits(const RanksCase *c, const char *a, const char *b) {
 
 void a_divided_optimizer_has_the_same_bits(void **state) {
     const RanksCase *c = *state;
-    for (int ranks = 2; ranks <= 4; ranks++)
-        check_same_bits(c, ranks_train(c, ranks, "--zero 0"), ranks_train(c, ranks, "--zero 1"));
+    for (int ranks = 2; ranks <= ranks_most(c); ranks++)
+        check_same_bits(c, ranks_trained(c, ranks, ""), ranks_trained(c, ranks, "--zero 1"));
 }
 
 void the_same_ranks_give_the_same_bits(void **state) {
     const RanksCase *c = *state;
-    check_same_bits(c, ranks_train(c, 3, ""), ranks_train(c, 3, ""));
+    check_same_bits(c, ranks_trained(c, 3, ""), ranks_train(c, 3, ""));
 }
 
 /* Four ranks begin, two go on from their checkpoint and three from the checkpoint of these, with the optimizer's state
- * divided or not. */
+ * divided or not. On cards: two, one and three. */
 void a_run_goes_on_with_other_ranks(void **state) {
     const RanksCase *c = *state;
-    static const struct {
-        int ranks, from;
-        const char *zero;
-    } parts[] = {{4, 0, "--zero 1"}, {2, 6, "--zero 0"}, {3, 12, "--zero 1"}};
-    char *one = ranks_train(c, 1, ""), *before = NULL;
+    const int ranks[] = {c->cards ? 2 : 4, c->cards ? 1 : 2, 3}, third = ranks_steps(c) / 3;
+    const char *one = ranks_trained(c, 1, ""), *before = NULL;
     for (int i = 0; i < 3; i++) {
-        char *resume = i ? kept_format("--resume %s/step_%08d", run_of(c, before), parts[i].from) : kept_format(" ");
-        before = ranks_train(c, parts[i].ranks,
-                             kept_format("--save-interval 6 --keep-checkpoints 9 %s %s", parts[i].zero, resume));
+        char *resume = i ? kept_format("--resume %s/step_%08d", run_of(c, before), i * third) : kept_format(" ");
+        before = ranks_train(
+            c, ranks[i], kept_format("--save-interval %d --keep-checkpoints 9 --zero %d %s", third, i != 1, resume));
     }
     TensorFile got = open_in(run_of(c, before), "last/model.safetensors"),
                want = open_in(run_of(c, one), "last/model.safetensors");
@@ -144,7 +161,7 @@ void validations_have_the_values_of_one_rank(void **state) {
     char *one = ranks_train(c, 1, options);
     int n = logged(run_of(c, one), "val", "val/objective", y, 64);
     assert_true(n > 1);
-    for (int ranks = 2; ranks <= 4; ranks++) {
+    for (int ranks = 2; ranks <= ranks_most(c); ranks++) {
         assert_int_equal(logged(run_of(c, ranks_train(c, ranks, options)), "val", "val/objective", x, 64), n);
         for (int i = 0; i < n; i++) assert_near(x[i], y[i], 1e-7 * fabs(y[i]));
     }
@@ -155,22 +172,22 @@ void killed_ranks_lose_nothing(void **state) {
     enum { RANKS = 3 };
     const RanksCase *c = *state;
     const char *kills = getenv("RANKS_KILLS");
-    char *whole = ranks_train(c, RANKS, "");
+    const char *whole = ranks_trained(c, RANKS, "");
     for (uint64_t i = 0; i < (kills ? strtoull(kills, NULL, 10) : 1); i++) {
-        int statuses[SIDE_MOST_RANKS], step = 1 + (int)philox_below(i, PURPOSE_TEST, 7, 0, RANKS_STEPS - 2);
+        int statuses[SIDE_MOST_RANKS], step = 1 + (int)philox_below(i, PURPOSE_TEST, 7, 0, ranks_steps(c) - 2);
         int rank = (int)philox_below(i, PURPOSE_TEST, 7, 1, RANKS);
         char *folder = kept_folder();
-        char *options = kept_format(
-            "%s -g %d --max-steps %d --log-interval 1 --bucket-mb 0.1 --save-interval 3 --zero %d", c->options,
-            c->whole_step ? RANKS_MICRO_BATCHES : RANKS_MICRO_BATCHES / RANKS, RANKS_STEPS, (int)(i % 2));
-        side_signal(&(SideCase){c->program, options}, RANKS, folder, rank, *c->run ? c->run : ".", step, SIGKILL,
-                    statuses);
+        char *options = kept_format("%s --max-steps %d --save-interval 3 --zero %d", options_of(c, RANKS),
+                                    ranks_steps(c), (int)(i % 2));
+        side_signal(&(SideCase){c->program, options, c->cards}, RANKS, folder, rank, *c->run ? c->run : ".", step,
+                    SIGKILL, statuses);
         bool ended = !statuses[0] && rank; /* the run was faster */
         for (int r = 0; r < RANKS && !ended; r++)
             if (statuses[r] != (r == rank ? 128 + SIGKILL : 75))
                 fail_msg("kill %d, of rank %d at step %d: rank %d has status %d:\n%s", (int)i, rank, step, r,
                          statuses[r], fixture.output);
-        char *more = kept_format("--max-steps %d --save-interval 3 --zero %d --resume auto", RANKS_STEPS, (int)(i % 2));
+        char *more =
+            kept_format("--max-steps %d --save-interval 3 --zero %d --resume auto", ranks_steps(c), (int)(i % 2));
         if (ranks_try(c, RANKS, folder, more)) fail_msg("%s", fixture.output);
         assert_same_result(run_of(c, whole), run_of(c, folder));
     }

@@ -1,20 +1,17 @@
 /* Facts that hold for every training on several ranks, beside one rank with as many micro-batches a step. The tests of
- * a model's tests/X/mpi/test_ranks.c run its program over MPI: RANKS_TESTS in their table, with a RanksCase in the
- * group's state. */
+ * a model's tests/X/mpi/test_ranks.c run its program over MPI, those of tests/X/nccl/test_ranks.c on emulated cards:
+ * RANKS_TESTS in their table, with a RanksCase in the group's state. */
 #pragma once
 
 #include "tests/side_by_side_rig.h"
 
-/* Micro-batches of a step, which 1 to 4 ranks can share. */
-enum { RANKS_MICRO_BATCHES = 12, RANKS_STEPS = 20 };
-
 typedef struct {
-    const char *build;     /* the folder of the programs; NULL: mpi */
-    const char *program;   /* "train_slm", with its command */
-    char *options;         /* the data, the model, -b, the threads of one rank; all but -g and the output */
-    const char *loss;      /* its name in the log */
-    bool whole_step;       /* -g counts the micro-batches of all ranks */
-    const char *run;       /* the folder of the run in the output folder; "" */
+    bool cards;          /* emulated cards and the stand-in for NCCL (side_by_side_rig.h), where everything is small */
+    const char *program; /* "train_slm", with its command */
+    char *options;       /* the data, the model, -b, the threads of one rank; all but -g and the output */
+    const char *loss;    /* its name in the log */
+    bool whole_step;     /* -g counts the micro-batches of all ranks */
+    const char *run;     /* the folder of the run in the output folder; "" */
     const char *validates; /* options with which a few steps have validations of an odd number of batches */
     /* The ending of the names of tensors that begin as zeros and of which much has gradients as small as rounding, so
      * that AdamW, whose steps have the same size whatever the gradient's, makes a different tensor of another rounding:
@@ -22,15 +19,21 @@ typedef struct {
     const char *noise;
 } RanksCase;
 
-/* Trains a case on so many ranks, with RANKS_MICRO_BATCHES a step. Returns the output folder, to be kept; fails the
- * test if the training fails. */
+/* Micro-batches of a step, which 1 to ranks_most ranks can share, and steps of a training. */
+int ranks_micro_batches(const RanksCase *c);
+int ranks_most(const RanksCase *c);
+int ranks_steps(const RanksCase *c);
+
+/* Trains a case on so many ranks. Returns the output folder, to be kept; fails the test if the training fails. */
 char *ranks_train(const RanksCase *c, int ranks, const char *more);
+/* Returns the folder of such a training that may have been made for another test. */
+const char *ranks_trained(const RanksCase *c, int ranks, const char *more);
 /* The same, but returns the exit status; what was printed is in fixture.output. */
 int ranks_try(const RanksCase *c, int ranks, const char *folder, const char *more);
 /* Fails unless both trainings logged the same losses to 1e-5, and their last weights differ by at most 1e-5 of each
  * tensor's norm. */
 void ranks_compare(const RanksCase *c, const char *folder, const char *reference);
-/* Trains on 1 to 4 ranks with more options, and compares. */
+/* Trains on 1 to ranks_most ranks with more options, and compares. */
 void ranks_check(const RanksCase *c, const char *more);
 
 // clang-format off
