@@ -125,11 +125,11 @@ else
 	@echo "SKIPPED: the tests of programs on the emulated GPU: no CUDA headers were found"
 endif
 
-# Trains with every program on several ranks. Each takes one core.
+# Trains with every program on several ranks. Most of the time one of them computes.
 check-nccl: packages-build+test cuda-toolkit ## ranks over NCCL, without it and without GPUs: trainings of all models on emulated cards, and ranks that end early
 ifneq ($(CUDA_INCLUDE),)
 	@$(MAKE) $(PARALLEL) GPU=none nccl-tests
-	@BUILD=$(BUILD) tools/run_tests.sh $(NCCL_TRAININGS)
+	@JOBS=2 BUILD=$(BUILD) tools/run_tests.sh $(call longest_first,$(NCCL_TRAININGS),%/cv/nccl/test_ranks)
 else
 	@echo "SKIPPED: trainings on several emulated GPUs: no CUDA headers were found"
 endif

@@ -6,8 +6,11 @@
 static const double ranks_tolerance = 1e-5, first_tolerance = 1e-6;
 
 int ranks_micro_batches(const RanksCase *c) { return c->cards ? 6 : 12; }
-int ranks_most(const RanksCase *c) { return c->cards ? 3 : 4; }
+int ranks_most(const RanksCase *c) { return c->most ? c->most : c->cards ? 3 : 4; }
 int ranks_steps(const RanksCase *c) { return c->cards ? 6 : 20; }
+
+/* Returns three, if there may be so many. */
+static int several(const RanksCase *c) { return ranks_most(c) < 3 ? ranks_most(c) : 3; }
 
 /* Returns the options of each of so many ranks. */
 static char *options_of(const RanksCase *c, int ranks) {
@@ -108,7 +111,7 @@ void the_first_gradients_are_those_of_one_rank(void **state) {
     for (int i = 0; i < 2; i++) {
         dumps[i] = kept_path(kept_folder(), "dump.safetensors");
         char *folder = kept_folder();
-        int status = ranks_try(c, i ? 3 : 1, folder,
+        int status = ranks_try(c, i ? several(c) : 1, folder,
                                kept_format("--max-steps 1 --debug-dump %s%s", dumps[i], i ? " --zero 1" : ""));
         if (status) fail_msg("%s", fixture.output);
     }
@@ -132,14 +135,14 @@ void a_divided_optimizer_has_the_same_bits(void **state) {
 
 void the_same_ranks_give_the_same_bits(void **state) {
     const RanksCase *c = *state;
-    check_same_bits(c, ranks_trained(c, 3, ""), ranks_train(c, 3, ""));
+    check_same_bits(c, ranks_trained(c, several(c), ""), ranks_train(c, several(c), ""));
 }
 
 /* Four ranks begin, two go on from their checkpoint and three from the checkpoint of these, with the optimizer's state
  * divided or not. On cards: two, one and three. */
 void a_run_goes_on_with_other_ranks(void **state) {
     const RanksCase *c = *state;
-    const int ranks[] = {c->cards ? 2 : 4, c->cards ? 1 : 2, 3}, third = ranks_steps(c) / 3;
+    const int ranks[] = {c->cards ? 2 : 4, c->cards ? 1 : 2, several(c)}, third = ranks_steps(c) / 3;
     const char *one = ranks_trained(c, 1, ""), *before = NULL;
     for (int i = 0; i < 3; i++) {
         char *resume = i ? kept_format("--resume %s/step_%08d", run_of(c, before), i * third) : kept_format(" ");
@@ -169,26 +172,63 @@ void validations_have_the_values_of_one_rank(void **state) {
 
 /* RANKS_KILLS: how many times, 1 if unset. */
 void killed_ranks_lose_nothing(void **state) {
-    enum { RANKS = 3 };
     const RanksCase *c = *state;
+    const int ranks = several(c);
     const char *kills = getenv("RANKS_KILLS");
-    const char *whole = ranks_trained(c, RANKS, "");
+    const char *whole = ranks_trained(c, ranks, "");
     for (uint64_t i = 0; i < (kills ? strtoull(kills, NULL, 10) : 1); i++) {
         int statuses[SIDE_MOST_RANKS], step = 1 + (int)philox_below(i, PURPOSE_TEST, 7, 0, ranks_steps(c) - 2);
-        int rank = (int)philox_below(i, PURPOSE_TEST, 7, 1, RANKS);
+        int rank = (int)philox_below(i, PURPOSE_TEST, 7, 1, ranks);
         char *folder = kept_folder();
-        char *options = kept_format("%s --max-steps %d --save-interval 3 --zero %d", options_of(c, RANKS),
+        char *options = kept_format("%s --max-steps %d --save-interval 3 --zero %d", options_of(c, ranks),
                                     ranks_steps(c), (int)(i % 2));
-        side_signal(&(SideCase){c->program, options, c->cards}, RANKS, folder, rank, *c->run ? c->run : ".", step,
+        side_signal(&(SideCase){c->program, options, c->cards}, ranks, folder, rank, *c->run ? c->run : ".", step,
                     SIGKILL, statuses);
         bool ended = !statuses[0] && rank; /* the run was faster */
-        for (int r = 0; r < RANKS && !ended; r++)
+        for (int r = 0; r < ranks && !ended; r++)
             if (statuses[r] != (r == rank ? 128 + SIGKILL : 75))
                 fail_msg("kill %d, of rank %d at step %d: rank %d has status %d:\n%s", (int)i, rank, step, r,
                          statuses[r], fixture.output);
         char *more =
             kept_format("--max-steps %d --save-interval 3 --zero %d --resume auto", ranks_steps(c), (int)(i % 2));
-        if (ranks_try(c, RANKS, folder, more)) fail_msg("%s", fixture.output);
+        if (ranks_try(c, ranks, folder, more)) fail_msg("%s", fixture.output);
         assert_same_result(run_of(c, whole), run_of(c, folder));
     }
+}
+
+/* ---- with cards ---- */
+
+/* Streams get on as the host waits for them (0), as late as they may (1), or as chance has it; NCCL puts operations
+ * into them at once or later. */
+void the_order_of_streams_changes_no_bit(void **state) {
+    const RanksCase *c = *state;
+    static const char *const orders[][2] = {{"1", "3"}, {"5", "4"}};
+    const char *usual = ranks_trained(c, 2, "--zero 1");
+    for (int i = 0; i < 2; i++) {
+        setenv("EMULATE_SEED", orders[i][0], 1);
+        setenv("STAND_IN_NCCL_SEED", orders[i][1], 1);
+        char *other = ranks_train(c, 2, "--zero 1");
+        unsetenv("EMULATE_SEED");
+        unsetenv("STAND_IN_NCCL_SEED");
+        check_same_bits(c, usual, other);
+    }
+}
+
+void sixteen_bit_copies_are_those_of_gathered_weights(void **state) {
+    const RanksCase *c = *state;
+    char *divided = ranks_train(c, 2, "--amp --zero 1"), *whole = ranks_train(c, 2, "--amp --zero 0");
+    check_same_bits(c, whole, divided);
+    setenv("EMULATE_SEED", "1", 1);
+    char *other = ranks_train(c, 2, "--amp --zero 1");
+    unsetenv("EMULATE_SEED");
+    check_same_bits(c, whole, other);
+}
+
+/* The first pass of a step is its last, which is recorded with all that ranks exchange. */
+void a_step_of_one_pass_is_shared(void **state) {
+    const RanksCase *c = *state;
+    char *one = ranks_train(c, 1, "-g 2"), *two = ranks_train(c, 2, c->whole_step ? "-g 2" : "-g 1"),
+         *divided = ranks_train(c, 2, c->whole_step ? "-g 2 --zero 1" : "-g 1 --zero 1");
+    ranks_compare(c, two, one);
+    check_same_bits(c, two, divided);
 }

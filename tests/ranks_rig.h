@@ -6,12 +6,13 @@
 #include "tests/side_by_side_rig.h"
 
 typedef struct {
-    bool cards;          /* emulated cards and the stand-in for NCCL (side_by_side_rig.h), where everything is small */
-    const char *program; /* "train_slm", with its command */
-    char *options;       /* the data, the model, -b, the threads of one rank; all but -g and the output */
-    const char *loss;    /* its name in the log */
-    bool whole_step;     /* -g counts the micro-batches of all ranks */
-    const char *run;     /* the folder of the run in the output folder; "" */
+    bool cards;            /* as in SideCase; trainings are then short */
+    int most;              /* ranks; 0: 4 over MPI, 3 with cards */
+    const char *program;   /* "train_slm", with its command */
+    char *options;         /* the data, the model, -b, the threads of one rank; all but -g and the output */
+    const char *loss;      /* its name in the log */
+    bool whole_step;       /* -g counts the micro-batches of all ranks */
+    const char *run;       /* the folder of the run in the output folder; "" */
     const char *validates; /* options with which a few steps have validations of an odd number of batches */
     /* The ending of the names of tensors that begin as zeros and of which much has gradients as small as rounding, so
      * that AdamW, whose steps have the same size whatever the gradient's, makes a different tensor of another rounding:
@@ -45,6 +46,12 @@ void ranks_check(const RanksCase *c, const char *more);
     cmocka_unit_test_prestate(a_run_goes_on_with_other_ranks, ranks_case), \
     cmocka_unit_test_prestate(validations_have_the_values_of_one_rank, ranks_case), \
     cmocka_unit_test_prestate(killed_ranks_lose_nothing, ranks_case)
+
+/* More of those that have cards. */
+#define CARDS_TESTS(ranks_case) \
+    cmocka_unit_test_prestate(the_order_of_streams_changes_no_bit, ranks_case), \
+    cmocka_unit_test_prestate(sixteen_bit_copies_are_those_of_gathered_weights, ranks_case), \
+    cmocka_unit_test_prestate(a_step_of_one_pass_is_shared, ranks_case)
 // clang-format on
 void several_ranks_train_as_one(void **state);
 void the_first_gradients_are_those_of_one_rank(void **state);
@@ -53,3 +60,6 @@ void the_same_ranks_give_the_same_bits(void **state);
 void a_run_goes_on_with_other_ranks(void **state);
 void validations_have_the_values_of_one_rank(void **state);
 void killed_ranks_lose_nothing(void **state);
+void the_order_of_streams_changes_no_bit(void **state);
+void sixteen_bit_copies_are_those_of_gathered_weights(void **state);
+void a_step_of_one_pass_is_shared(void **state);

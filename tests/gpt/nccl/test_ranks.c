@@ -16,8 +16,15 @@ static int open_case(void **state) {
     return status;
 }
 
+/* Rows are frozen when the moments are dealt out already. */
+TEST(frozen_rows_stay_as_they_are) {
+    ranks_check(&gpt, "--frozen-text-rows 20 --zero 1 --loss-norm batch --grad-checkpointing");
+    assert_same_result(ranks_train(&gpt, 2, "--frozen-text-rows 20"),
+                       ranks_train(&gpt, 2, "--frozen-text-rows 20 --zero 1"));
+}
+
 int main(void) {
-    const struct CMUnitTest shared[] = {RANKS_TESTS(&gpt)};
+    const struct CMUnitTest shared[] = {RANKS_TESTS(&gpt), CARDS_TESTS(&gpt)};
     tests_add(shared, sizeof shared / sizeof *shared);
     return tests_run(open_case, NULL);
 }

@@ -19,8 +19,18 @@ static int open_case(void **state) {
     return status;
 }
 
+TEST(pretraining_is_shared_if_g_says_so) {
+    ranks_check(&pretrain, "");
+    assert_same_result(ranks_train(&pretrain, 3, "--zero 0"), ranks_train(&pretrain, 3, "--zero 1"));
+}
+
+TEST(running_statistics_move_in_the_order_of_the_stream) {
+    ranks_check(&cnn, "--zero 1");
+    assert_same_result(ranks_train(&cnn, 3, "--zero 0"), ranks_trained(&cnn, 3, "--zero 1"));
+}
+
 int main(void) {
-    const struct CMUnitTest shared[] = {RANKS_TESTS(&finetune)};
+    const struct CMUnitTest shared[] = {RANKS_TESTS(&finetune), CARDS_TESTS(&finetune)};
     tests_add(shared, sizeof shared / sizeof *shared);
     return tests_run(open_case, NULL);
 }

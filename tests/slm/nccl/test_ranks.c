@@ -16,8 +16,15 @@ static int open_case(void **state) {
     return status;
 }
 
+TEST(muon_s_matrices_have_one_owner_each) {
+    ranks_check(&slm, "--optimizer muon --zero 1");
+    assert_same_result(ranks_train(&slm, 3, "--optimizer muon"), ranks_trained(&slm, 3, "--optimizer muon --zero 1"));
+    assert_same_result(ranks_train(&slm, 2, "--optimizer muon --amp"),
+                       ranks_train(&slm, 2, "--optimizer muon --amp --zero 1"));
+}
+
 int main(void) {
-    const struct CMUnitTest shared[] = {RANKS_TESTS(&slm)};
+    const struct CMUnitTest shared[] = {RANKS_TESTS(&slm), CARDS_TESTS(&slm)};
     tests_add(shared, sizeof shared / sizeof *shared);
     return tests_run(open_case, NULL);
 }
