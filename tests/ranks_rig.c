@@ -199,17 +199,21 @@ void killed_ranks_lose_nothing(void **state) {
 /* ---- with cards ---- */
 
 /* Streams get on as the host waits for them (0), as late as they may (1), or as chance has it; NCCL puts operations
- * into them at once or later. */
+ * into them at once or later. Norms tell of gradients that were read too early, where no norm is clipped. */
 void the_order_of_streams_changes_no_bit(void **state) {
     const RanksCase *c = *state;
-    static const char *const orders[][2] = {{"1", "3"}, {"5", "4"}};
+    static const char *const orders[][3] = {{"1", "3", "--zero 1"}, {"1", "0", "--zero 0"}, {"5", "4", "--zero 1"}};
+    static double want[512], got[512];
     const char *usual = ranks_trained(c, 2, "--zero 1");
-    for (int i = 0; i < 2; i++) {
+    int n = logged(run_of(c, usual), "train", "train/grad_norm", want, 512);
+    for (int i = 0; i < 3; i++) {
         setenv("EMULATE_SEED", orders[i][0], 1);
         setenv("STAND_IN_NCCL_SEED", orders[i][1], 1);
-        char *other = ranks_train(c, 2, "--zero 1");
+        char *other = ranks_train(c, 2, orders[i][2]);
         unsetenv("EMULATE_SEED");
         unsetenv("STAND_IN_NCCL_SEED");
+        assert_int_equal(logged(run_of(c, other), "train", "train/grad_norm", got, 512), n);
+        for (int k = 0; k < n; k++) assert_true(got[k] == want[k]);
         check_same_bits(c, usual, other);
     }
 }

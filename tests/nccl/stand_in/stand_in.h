@@ -28,6 +28,7 @@
  *   STAND_IN_NCCL_GBPS       gigabytes that a rank sends per second at most
  *   STAND_IN_NCCL_HANG_AT    the operation of this number, from 1, never ends; "3@1": on rank 1 only
  *   STAND_IN_NCCL_ERROR_AT   there is a system error in this operation
+ *   STAND_IN_NCCL_LEAVES_OLD ncclCommAbort leaves results that are not complete as they were, and not NaN
  *   STAND_IN_NCCL_LOG        a file to which each rank appends a line when it is ready, with NCCL_ALGO and NCCL_PROTO,
  *                            and one when an operation begins */
 #pragma once

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Tests the tests of several ranks: plants the bugs of mutations.txt in a copy of the sources, all of them together, each
-# behind a switch of its own, and runs for each the test that must fail once it is switched on.
-#   tests/mpi/mutations.sh [PATTERN]     those whose line matches (grep -E)
+# Tests the tests of several ranks: plants the bugs of tests/mpi/mutations.txt, or of tests/nccl/mutations.txt, in a copy of the
+# sources, all of them together, each behind a switch of its own, and runs for each the test that must fail once it is switched on.
+#   tests/ranks_mutations.sh mpi|nccl [PATTERN]     those whose line matches (grep -E)
 set -u
 unset MAKEFLAGS MFLAGS
-cd "$(dirname "$0")/../.." || exit 1
-work=build/mpi_mutations
+cd "$(dirname "$0")/.." || exit 1
+kind=${1-}
+[ -f "tests/$kind/mutations.txt" ] || { echo "usage: $0 mpi|nccl [PATTERN]" >&2; exit 2; }
+work=build/${kind}_mutations
 rm -rf "$work/source"
 mkdir -p "$work/source"
 read -ra rooms < <(sed -n 's/^ROOMS = //p' mk/build.mk)
@@ -30,10 +32,10 @@ while IFS='|' read -r test file change; do
     cp "$work/planted" "$work/source/$file"
     grep -q planted_bug.h "$work/source/$file" || sed -i '1i #include "planted_bug.h"' "$work/source/$file"
     echo "$number|$test|$file|$change"
-done < <(grep -v '^#' tests/mpi/mutations.txt | grep .) >"$work/lines"
+done < <(grep -v '^#' "tests/$kind/mutations.txt" | grep .) >"$work/lines"
 [ "$mistakes" -eq 0 ] || exit 1
 cd "$work/source" || exit
-make -s -j"$(nproc)" GPU=none MPI=1 CC="${CC:-cc}" CXX="${CXX:-c++}" mpi-tests >../build.log 2>&1 || { tail -20 ../build.log; exit 1; }
+make -s -j"$(nproc)" GPU=none $([ "$kind" = nccl ] || echo MPI=1) CC="${CC:-cc}" CXX="${CXX:-c++}" "$kind-tests" >../build.log 2>&1 || { tail -20 ../build.log; exit 1; }
 caught=0 escaped=0
 while IFS='|' read -r number test file change; do
     log=../$number.log
@@ -41,11 +43,11 @@ while IFS='|' read -r number test file change; do
         echo "ESCAPED: $test: $file: $change"
         escaped=$((escaped + 1))
     elif ! grep -q "FAILED.*${test#*:}" "$log"; then
-        echo "NOT TRIED: $test: $file (see build/mpi_mutations/$number.log)"
+        echo "NOT TRIED: $test: $file (see $work/$number.log)"
         escaped=$((escaped + 1))
     else
         caught=$((caught + 1))
     fi
-done < <(grep -E "${1-}" ../lines)
+done < <(grep -E "${2-}" ../lines)
 echo "$caught bugs caught, $escaped not"
 [ "$escaped" -eq 0 ] && [ "$caught" -gt 0 ]
