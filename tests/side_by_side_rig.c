@@ -14,7 +14,7 @@ char *side_on_cards(int cards, const char *program) {
 int side_try(const SideCase *c, int ranks, const char *folder, const char *more) {
     char *command = kept_format("%s", program_at(kept_format("mpi/%s", c->program))), *gpus = kept_format(" ");
     if (c->cards) {
-        command = kept_format("timeout 120 %s", side_on_cards(ranks, c->program));
+        command = kept_format("timeout -k 9 120 %s", side_on_cards(ranks, c->program));
         if (ranks > 1) gpus = kept_format("--gpus %d", ranks);
     } else if (ranks > 1) {
         command = kept_format("timeout 120 tools/run_mpi.sh %d %s", ranks, command);
@@ -51,7 +51,7 @@ void side_read_statuses(const char *facts, int ranks, int statuses[SIDE_MOST_RAN
 /* Returns the command that starts the ranks, and has each write its number and status. */
 static char *command_of_ranks(const SideCase *c, int ranks, const char *facts) {
     if (c->cards)
-        return kept_format("timeout 120 tests/nccl/start.sh torchrun %d %s %s", ranks, facts,
+        return kept_format("timeout -k 9 120 tests/nccl/start.sh torchrun %d %s %s", ranks, facts,
                            side_on_cards(ranks, c->program));
     return kept_format("timeout 120 tools/run_mpi.sh %d %s sh -c 'rank=${OMPI_COMM_WORLD_RANK-$PMI_RANK}; "
                        "\"$@\" & echo $! >%s/pid.$rank; wait $!; echo $? >%s/status.$rank' sh %s",

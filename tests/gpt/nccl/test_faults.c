@@ -48,8 +48,8 @@ TEST(a_rank_that_has_no_data_any_more_ends_all_with_whole_steps) {
     char *data = kept_path(kept_folder(), "data"), *folder = kept_folder();
     must_run("cp -rp %s %s", fixture.data, data);
     char *options = kept_format("-m %s/manifest.jsonl --max-steps 24", data);
-    char *command = kept_format("timeout 60 %s %s %s -o %s --gpus %d", side_on_cards(RANKS, gpt.program), gpt.options,
-                                options, folder, RANKS);
+    char *command = kept_format("timeout -k 9 60 %s %s %s -o %s --gpus %d", side_on_cards(RANKS, gpt.program),
+                                gpt.options, options, folder, RANKS);
     pid_t child = start_command(folder, command);
     wait_for_step(folder, child, 1);
     must_run("rm %s/*.npy", data);

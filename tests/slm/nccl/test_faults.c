@@ -119,8 +119,9 @@ TEST(an_error_of_nccl_is_told_and_the_step_before_kept) {
 /* No file over 200 blocks can be written: a model of 170 KB, and not its optimizer. */
 TEST(a_full_disk_of_the_first_rank_ends_all_with_one_status) {
     char *folder = kept_folder();
-    int status = run_command(fixture.output, sizeof fixture.output, "ulimit -f 200; exec %s %s -o %s --gpus %d",
-                             side_on_cards(RANKS, slm.program), slm.options, folder, RANKS);
+    int status =
+        run_command(fixture.output, sizeof fixture.output, "ulimit -f 200; exec timeout -k 9 60 %s %s -o %s --gpus %d",
+                    side_on_cards(RANKS, slm.program), slm.options, folder, RANKS);
     assert_int_equal(status, 1);
     assert_contains(fixture.output, "no checkpoint was written");
     check_the_rest(folder);

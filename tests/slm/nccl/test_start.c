@@ -15,8 +15,9 @@ static int open_case(void **state) {
 
 /* Starts ranks as a launcher does, on a machine with so many cards. Returns the largest status. */
 static int start(const char *launcher, int ranks, int cards, const char *front, const char *folder) {
-    return run_command(fixture.output, sizeof fixture.output, "timeout 60 tests/nccl/start.sh %s %d %s %s %s %s -o %s",
-                       launcher, ranks, kept_folder(), front, side_on_cards(cards, slm.program), slm.options, folder);
+    return run_command(fixture.output, sizeof fixture.output,
+                       "timeout -k 9 60 tests/nccl/start.sh %s %d %s %s %s %s -o %s", launcher, ranks, kept_folder(),
+                       front, side_on_cards(cards, slm.program), slm.options, folder);
 }
 
 TEST(every_launcher_gives_the_bits_of_gpus) {
@@ -36,14 +37,14 @@ TEST(cards_that_are_too_few_or_taken_twice_are_refused) {
     assert_int_not_equal(start("torchrun", 3, 2, "", kept_folder()), 0);
     assert_contains(fixture.output, "rank 2 is number 2 of 3 processes that torchrun has started on this machine, and "
                                     "sees 2 GPUs: start a process for each GPU");
-    assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "timeout 60 %s %s -o %s --gpus 3",
+    assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "timeout -k 9 60 %s %s -o %s --gpus 3",
                                      side_on_cards(2, slm.program), slm.options, kept_folder()),
                          0);
     assert_contains(fixture.output, "--gpus 3: this machine has 2 GPUs that the driver shows");
 }
 
 TEST(without_nccl_one_line_says_what_to_install) {
-    char *command = kept_format("timeout 60 env EMULATE_DEVICES=2 TRAINC_NCCL=none %s %s --gpus 2",
+    char *command = kept_format("timeout -k 9 60 env EMULATE_DEVICES=2 TRAINC_NCCL=none %s %s --gpus 2",
                                 program_at("emulated/train_slm"), slm.options);
     assert_int_not_equal(run_command(fixture.output, sizeof fixture.output, "%s -o %s", command, kept_folder()), 0);
     assert_contains(fixture.output, "GPUs cannot exchange anything");
