@@ -52,6 +52,16 @@ TEST(a_killed_rank_is_named_and_the_last_whole_step_kept) {
     check_the_rest(folder);
 }
 
+TEST(a_stopped_rank_is_named_and_hears_of_it) {
+    int statuses[SIDE_MOST_RANKS];
+    char *folder = kept_folder();
+    side_signal(&slm, RANKS, folder, 1, ".", 6, SIGSTOP, statuses);
+    for (int r = 0; r < RANKS; r++) assert_int_equal(statuses[r], 75);
+    assert_contains(fixture.output, "train_slm: rank 1 (host ");
+    assert_contains(fixture.output, ") has not answered for 20 s; the job ends. ");
+    check_kept(folder);
+}
+
 TEST(without_the_first_rank_the_others_end) {
     int statuses[SIDE_MOST_RANKS];
     char *folder = kept_folder();
