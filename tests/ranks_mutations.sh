@@ -35,7 +35,9 @@ while IFS='|' read -r test file change; do
 done < <(grep -v '^#' "tests/$kind/mutations.txt" | grep .) >"$work/lines"
 [ "$mistakes" -eq 0 ] || exit 1
 cd "$work/source" || exit
-make -s -j"$(nproc)" GPU=none $([ "$kind" = nccl ] || echo MPI=1) CC="${CC:-cc}" CXX="${CXX:-c++}" "$kind-tests" >../build.log 2>&1 || { tail -20 ../build.log; exit 1; }
+with=()
+[ "$kind" = nccl ] || with=(MPI=1)
+make -s -j"$(nproc)" GPU=none "${with[@]}" CC="${CC:-cc}" CXX="${CXX:-c++}" "$kind-tests" >../build.log 2>&1 || { tail -20 ../build.log; exit 1; }
 caught=0 escaped=0
 while IFS='|' read -r number test file change; do
     log=../$number.log

@@ -87,6 +87,12 @@ TEST(ranks_that_differ_are_named_before_anything_trains) {
     check_refused("env TRAINC_CPU_SET=sse4", "", ") has the device ");
 }
 
+TEST(a_type_that_the_cpu_lacks_is_refused_where_it_is_sent) {
+    assert_int_equal(side_try(&slm, 1, kept_folder(), "--max-steps 1 --reduce-type bf16"), 0);
+    assert_int_not_equal(side_try(&slm, 2, kept_folder(), "--max-steps 1 --reduce-type bf16"), 0);
+    assert_contains(fixture.output, "--reduce-type bf16: the cpu device has no such type");
+}
+
 TEST(ranks_with_other_data_are_named) {
     char *options = kept_format("--data prepared %s -b 2 -g 2 --threads 1 -o %s", slm_model_options, kept_folder()),
          *here = getcwd(NULL, 0);
