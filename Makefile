@@ -76,7 +76,7 @@ test-kernels: packages-build+test cuda-toolkit ## the tests of the kernels for G
 	@tools/part.sh test-kernels --sum
 
 # All that takes longer than one waits.
-test-deep: packages-build+test+fuzz+kit+mpi cuda-toolkit ## all other tests: machine code, programs on emulated cards, kills at file operations, several ranks, other processors, fuzzing, the release
+test-deep: packages-build+test+fuzz+kit+mpi+network cuda-toolkit ## all other tests: machine code, programs on emulated cards, kills at file operations, several ranks, other processors, fuzzing, the release
 	@tools/part.sh test-deep --begin
 	@tools/part.sh test-deep gpu $(MAKE) check-gpu
 	@tools/part.sh test-deep sass $(MAKE) check-sass
@@ -87,6 +87,7 @@ test-deep: packages-build+test+fuzz+kit+mpi cuda-toolkit ## all other tests: mac
 	@tools/part.sh test-deep crashes $(MAKE) check-deep
 	@tools/part.sh test-deep ranks $(MAKE) check-mpi
 	@tools/part.sh test-deep gpus $(MAKE) check-nccl
+	@tools/part.sh test-deep two-hosts $(MAKE) check-two-hosts
 	@tools/part.sh test-deep without-a-model tools/take_away.sh --shared
 	@tools/part.sh test-deep build tools/check_build.sh
 	@tools/part.sh test-deep tarball tools/check_dist.sh

@@ -136,6 +136,14 @@ endif
 nccl-tests: $(NCCL_TRAININGS)
 	@: # prints nothing where nothing is to be done
 
+check-two-hosts: packages-build+network ## trains on two hosts, network namespaces with a cable of 1 Gbit/s, which is then pulled; for root
+ifneq ($(CUDA_INCLUDE),)
+	@$(MAKE) $(PARALLEL) GPU=none $(EMULATED)/train_slm $(NCCL_STAND_IN)
+	@PROGRAM=$(EMULATED)/train_slm TRAINC_NCCL=$(NCCL_STAND_IN) tests/nccl/two_hosts.sh
+else
+	@echo "SKIPPED: two hosts: no CUDA headers were found"
+endif
+
 # Trains with every program on two cards, whose multiprocessors and shared memory decide how work is divided: memory must be
 # as planned on each, and the losses those of the CPU.
 CARDS = t4 h100
@@ -368,5 +376,5 @@ test-kit:
 	@$(MAKE) $(BUILD)/tests/kernels/driver/libcuda.so.1
 	@tests/kit/bare.sh build/l4_kit $(BUILD)/tests/kernels/driver $(ROOTS)/minimal/bullseye
 
-.PHONY: check check-nccl nccl-tests tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash test-poor-disk check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
+.PHONY: check check-nccl nccl-tests tests-of-cpu check-documents check-programs check-instruction-sets check-ptx check-ptx-t4 compare-profile test-ptx-mutations check-bits profile-kernels write-profile check-profile check-ptx-samples test-without-a-model check-deep check-crash test-crash test-poor-disk check-gpu check-syntax check-sass test-sass sass-budgets check-emulated check-emulated-programs check-two-hosts check-cards check-mutations check-race test-asan test-race test-mutations fuzz lint test-builds cuda-11.8 cuda-13.0 other-toolkit \
     cuda-toolkit bench-cpu bench-estimate gpu-programs gpu-test gpu-bench check-kit gpu-kit pack-kit test-kit

@@ -17,6 +17,7 @@ declare -A groups=(
     [lint]="clang-format clang-tidy cppcheck shellcheck"
     [root]="mmdebstrap debian-archive-keyring"
     [mpi]="libopenmpi-dev|libmpich-dev openmpi-bin|mpich"
+    [network]="iproute2"
     [kit]="xz-utils"
     [fuzz]="clang libclang-rt-dev|libclang-rt-14-dev|libclang-common-14-dev"
 )
