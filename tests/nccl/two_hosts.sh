@@ -57,7 +57,7 @@ mkdir "$work/text"
 for file in "$root"/docs/*.md; do cp "$file" "$work/text/$(basename "$file" .md).txt"; done
 "$PROGRAM" prepare --input "$work/text" --output "$work/data" --vocabulary 512 >"$work/prepare.log" 2>&1 || fail "nothing is prepared"
 train=(--data "$work/data" --device cuda --size tiny --context 32 --vocabulary 0 -b 2 --dropout 0.1 --amp --max-steps 16 --warmup-steps 4
-    --val-interval 0 --log-interval 1 --sample-tokens 0 --threads 1 --num-workers 0)
+    --val-interval 0 --max-val-batches 2 --log-interval 1 --sample-tokens 0 --threads 1 --num-workers 0)
 export TRAINC_NCCL EMULATE_DEVICES=2
 secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 # The cards of the emulator have fixed UUIDs, so the second host's is the second one.
