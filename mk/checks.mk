@@ -356,9 +356,9 @@ gpu-bench: packages-build+test ## whole steps on the GPU of this machine, agains
 EMULATED_KIT = $(addprefix $(BUILD)/tests/,cuda/test_wrappers cuda/test_scratch psd/cuda/test_program_psd)
 check-kit:
 ifeq ($(CUDA_INCLUDE)-$(shell uname -m),$(or $(CUDA_INCLUDE),none)-x86_64)
-	@$(MAKE) $(PARALLEL) GPU=none $(EMULATED_KIT) $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step
+	@$(MAKE) $(PARALLEL) GPU=none $(EMULATED_KIT) $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step $(NCCL_STAND_IN)
 	@ON_GPU=$(EMULATED) PROGRAMS="$(PROGRAMS)" TESTS="$(EMULATED_KIT)" tools/gpu_kit/pack.sh emulated_kit 64MiB
-	@tests/kit/kit.sh build/emulated_kit
+	@TRAINC_NCCL=$(abspath $(NCCL_STAND_IN)) tests/kit/kit.sh build/emulated_kit
 else
 	@tests/kit/kit.sh
 	@echo "SKIPPED: the GPU kit with the programs of the emulated card: it needs x86-64 and CUDA headers"

@@ -18,5 +18,8 @@ typedef struct {
     void (*open)(const char *name, const char *const *arguments, TrainSpec *spec);
 } BenchCase;
 
+/* Measures what connects cards: link.c. Returns the exit status. */
+int bench_link(int argc, char **argv);
+
 /* Adds a case, which must outlive main. */
 void bench_register(const BenchCase *bench_case);

@@ -3,6 +3,7 @@
  * PyTorch and print both.
  *
  *   bench_step CASE ARGUMENTS... [OPTIONS]
+ *   bench_step link --gpus N [OPTIONS]        link.c
  *
  * Cases: bench.c in the tests of each model; without arguments the program lists them. Options are those of the
  * trainers. Lines begin with their name. It prints "rows" with the rows of each sample, "step" with seconds and rows
@@ -160,6 +161,7 @@ int main(int argc, char **argv) {
     char folder[] = "/tmp/bench_step.XXXXXX"; /* of the run's log */
     cpu_limit_spinning(argv);
     if (argc < 2) return print_usage();
+    if (!strcmp(argv[1], "link")) return bench_link(argc - 1, argv + 1);
     BenchOptions o = {.set = {.count = 0}};
     Run run;
     const BenchCase *chosen = read_options(&o, argc, argv);
