@@ -23,10 +23,17 @@ bool send_message(int socket, const void *message, size_t bytes) {
 }
 
 /* Returns whether a variable ("3" or "3@1") names an operation of this rank. */
-bool setting_names(const char *variable, const NcclComm *comm, uint64_t number) {
+bool setting_names(const char *variable, const NcclComm *comm, const Header *header) {
     const char *text = getenv(variable);
+    unsigned capture, place;
+    unsigned long long replay;
     char *end = NULL;
-    if (!text || strtoull(text, &end, 10) != number) return false;
+    if (!text) return false;
+    if (sscanf(text, "%u.%u/%llu", &capture, &place, &replay) == 3) {
+        if (capture != header->capture || place != header->place || replay != header->replay) return false;
+        end = strchr(text, '/') + 1 + strspn(strchr(text, '/') + 1, "0123456789");
+    } else if (strtoull(text, &end, 10) != header->number)
+        return false;
     return *end != '@' || atoi(end + 1) == comm->rank;
 }
 
@@ -215,8 +222,8 @@ static void begin(NcclComm *comm, Operation *op) {
     append_to_log("operation rank=%d number=%llu %s\n", comm->rank, (unsigned long long)number, text);
     comm->stage = -1;
     for (int q = 0; q < comm->ranks; q++) comm->peers[q].agrees = q == comm->rank;
-    comm->hangs = setting_names("STAND_IN_NCCL_HANG_AT", comm, number);
-    if (setting_names("STAND_IN_NCCL_ERROR_AT", comm, number))
+    comm->hangs = setting_names("STAND_IN_NCCL_HANG_AT", comm, &op->header);
+    if (setting_names("STAND_IN_NCCL_ERROR_AT", comm, &op->header))
         fail(comm, SYSTEM_ERROR, "rank %d, operation %llu: STAND_IN_NCCL_ERROR_AT", comm->rank,
              (unsigned long long)number);
     else if (!comm->hangs)

@@ -26,7 +26,8 @@
  *   STAND_IN_NCCL_SEED       chooses which operations of a non-blocking communicator are put into their stream only
  *                            when ncclCommGetAsyncError has been called some times
  *   STAND_IN_NCCL_GBPS       gigabytes that a rank sends per second at most
- *   STAND_IN_NCCL_HANG_AT    the operation of this number, from 1, never ends; "3@1": on rank 1 only
+ *   STAND_IN_NCCL_HANG_AT    the operation of this number, from 1, never ends; "3@1": on rank 1 only;
+ *                            "1.2/9": the second operation of the first capture when that is replayed the 9th time
  *   STAND_IN_NCCL_ERROR_AT   there is a system error in this operation
  *   STAND_IN_NCCL_LEAVES_OLD ncclCommAbort leaves results that are not complete as they were, and not NaN
  *   STAND_IN_NCCL_LOG        a file to which each rank appends a line when it is ready, with NCCL_ALGO and NCCL_PROTO,
@@ -169,7 +170,7 @@ unsigned meet(NcclComm *comm, char text[TEXT_BYTES]);
 /* Connects the ranks of an argument, an NcclComm, and then moves data until the communicator is stopped. */
 void *progress(void *comm);
 bool send_message(int socket, const void *message, size_t bytes);
-bool setting_names(const char *variable, const NcclComm *comm, uint64_t number);
+bool setting_names(const char *variable, const NcclComm *comm, const Header *header);
 void append_to_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* ---- reduce.c ---- */
