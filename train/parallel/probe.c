@@ -3,7 +3,7 @@
 #include "train/parallel/ranks.h"
 
 enum { FEW = 64 };                             /* numbers of an exchange that is all latency */
-static const double ENOUGH = 0.5, AT_MOST = 1; /* seconds of one measurement; of all of them, for each kind */
+static const double ENOUGH = 0.1, AT_MOST = 1; /* seconds of one measurement; of all of them, for each kind */
 
 static void exchange_bucket(const Reducer *r) {
     FlatRange whole = reducer_bucket(r, 0), piece = reducer_piece(r, 0, r->group->rank);

@@ -108,22 +108,22 @@ static void check_fault(const char *setting, const char *value, const char *cons
 
 static const char goes_on[] = " is whole: the same command with --resume auto goes on from it\n";
 
-/* The operation is one of a recording, in the middle of a step. Aborting it leaves NaN in the gradients, or sums that
- * look right. */
+/* The operation is one of a recording, launched for the eighth time. Aborting it leaves NaN in the gradients, or
+ * sums that look right. */
 TEST(an_exchange_that_hangs_is_aborted_and_the_step_before_kept) {
     const char *const said[] = {"NCCL has not ended its operations for 2 s", "TRAINC_NCCL_LIMIT=seconds gives them",
                                 goes_on, NULL};
-    check_fault("STAND_IN_NCCL_HANG_AT", "70", said);
+    check_fault("STAND_IN_NCCL_HANG_AT", "1.2/8", said);
     setenv("EMULATE_SEED", "1", 1);
     setenv("STAND_IN_NCCL_LEAVES_OLD", "1", 1);
-    check_fault("STAND_IN_NCCL_HANG_AT", "74@1", said);
+    check_fault("STAND_IN_NCCL_HANG_AT", "1.4/8@1", said);
     unsetenv("EMULATE_SEED");
     unsetenv("STAND_IN_NCCL_LEAVES_OLD");
 }
 
 TEST(an_error_of_nccl_is_told_and_the_step_before_kept) {
     const char *const said[] = {"rank 0 of 2: NCCL, ", "STAND_IN_NCCL_ERROR_AT", goes_on, NULL};
-    check_fault("STAND_IN_NCCL_ERROR_AT", "70", said);
+    check_fault("STAND_IN_NCCL_ERROR_AT", "1.2/8", said);
 }
 
 /* No file over 200 blocks can be written: a model of 170 KB, and not its optimizer. */
