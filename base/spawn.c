@@ -205,8 +205,8 @@ static _Noreturn void end_by_signal(const SpawnJob *job, int local) {
     int number = WTERMSIG(started.statuses[local]), rank = job->nodes.node * job->count + local;
     bool stops = number == SIGINT || number == SIGTERM || number == SIGHUP;
     if (!(stops && started.signal))
-        fprintf(stderr, "%s: rank %d was killed by signal %d (%s)\n", program_invocation_short_name, rank, number,
-                strsignal(number));
+        fprintf(stderr, "%s: rank %d %s signal %d (%s)\n", program_invocation_short_name, rank,
+                stops ? "has ended by" : "was killed by", number, strsignal(number));
     if (stops) stop_end(number);
     exit(128 + number);
 }

@@ -76,10 +76,13 @@ void shared_print(const TrainSpec *spec, const RunTime *r) {
     if (a->n > 2 || shared_is_automatic(spec->options)) print_ways(a);
     if (r->work->ranks > 1) print_alone(spec, r);
     print_advice(a);
-    if (r->work->ranks > 1)
-        printf("[Assumed] NCCL takes %d of %d multiprocessors while it sends; its share of the memory's bandwidth, its "
-               "buffers, and that some cards' micro-batches take longer, are not counted\n",
-               a->request.link.channels, r->machine.card->multiprocessors);
+    if (r->work->ranks == 1) return;
+    int all = r->machine.card->multiprocessors;
+    if (all) printf("[Assumed] NCCL takes %d of %d multiprocessors while it sends\n", a->request.link.channels, all);
+    printf("[Assumed] NCCL's share of the memory's bandwidth%s, its buffers, and that some cards' micro-batches take "
+           "longer, "
+           "are not counted\n",
+           all ? "" : ", the multiprocessors that it takes");
 }
 
 const char *shared_text(const RunTime *r, char text[64]) {

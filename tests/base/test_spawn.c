@@ -201,7 +201,7 @@ TEST(a_rank_that_is_killed_is_named) {
     assert_int_equal(run_helper(2, "-11,0", kept_folder(), "ulimit -c 0;"), 128 + SIGSEGV);
     assert_contains(output, "test_spawn: rank 0 was killed by signal 11 (Segmentation fault)\n");
     assert_int_equal(run_helper(2, "0,-15", kept_folder(), ""), 128 + SIGTERM);
-    assert_contains(output, "test_spawn: rank 1 was killed by signal 15 (Terminated)\n");
+    assert_contains(output, "test_spawn: rank 1 has ended by signal 15 (Terminated)\n");
 }
 
 /* ---- signals ---- */

@@ -71,7 +71,7 @@ void ranks_wait_for_first(void) {
 
 /* Tells the other ranks that this one ends by an error or a signal. */
 static void say_last_words(void) {
-    if (!here.ends) meeting_last_words(here.meeting, "ends: see its last message");
+    if (!here.ends) meeting_last_words(here.meeting, "see its last message");
 }
 
 /* Ends this process while its thread waits in a library that does not return. */

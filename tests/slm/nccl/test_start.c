@@ -113,4 +113,60 @@ TEST(gradients_are_sent_in_bf16_if_asked_for) {
     assert_contains(logged_operations(kept_folder(), "--amp --reduce-type bf16"), " type=bf16 ");
 }
 
+/* ---- what connects the cards ---- */
+
+/* Trains on so many cards as it finds best, in steps of 4 micro-batches. Fails the test if the training fails. */
+static void train_automatically(int cards, const char *folder, const char *more) {
+    int status = run_command(fixture.output, sizeof fixture.output, "timeout -k 9 60 %s %s -g 4 --gpus auto -o %s %s",
+                             side_on_cards(cards, slm.program), slm.options, folder, more);
+    if (status) fail_msg("%d cards, %s: exit status %d:\n%s", cards, more, status, fixture.output);
+}
+
+static char *state_of(const char *folder) { return kept_text(kept_path(folder, "last/state.json")); }
+
+TEST(the_link_is_measured_and_one_card_proposed_where_it_is_slow) {
+    double rate = 0;
+    setenv("EMULATE_CARD", "l4", 1);
+    setenv("STAND_IN_NCCL_GBPS", "0.02", 1);
+    char *folder = side_train(&slm, 2, "");
+    unsetenv("STAND_IN_NCCL_GBPS");
+    const char *link = strstr(fixture.output, "[Link] ");
+    assert_non_null(link);
+    assert_int_equal(sscanf(link, "[Link] %lf GB/s between 2 cards, ", &rate), 1);
+    assert_true(rate > 0 && rate < 0.025);
+    assert_contains(fixture.output, "chosen: one card, -g 4, with ");
+    assert_contains(fixture.output, "[Cards] the options stay as given; one card, -g 4 would be faster");
+    unsetenv("EMULATE_CARD");
+    assert_contains(state_of(folder), "\"gpus\": \"2\"");
+}
+
+TEST(auto_starts_again_with_fewer_cards_and_a_resumed_run_has_as_many) {
+    setenv("EMULATE_CARD", "l4", 1);
+    char *folder = kept_folder(), *one = side_train(&slm, 1, "-g 4");
+    train_automatically(2, folder, "");
+    assert_contains(fixture.output, "[Ranks] 2, started by --gpus, over NCCL ");
+    assert_contains(fixture.output, "[Ranks] starting again: --gpus 1 -g 4 --zero 0\n");
+    assert_same_result(one, folder);
+    assert_contains(state_of(folder), "\"gpus\": \"1\"");
+    train_automatically(2, folder, "--resume auto --max-steps 7");
+    unsetenv("EMULATE_CARD");
+    assert_null(strstr(fixture.output, "[Ranks]"));
+    assert_null(strstr(fixture.output, "[Link]"));
+}
+
+/* The rates of the emulated card are not known without a name. */
+TEST(auto_takes_all_cards_of_which_nothing_is_known) {
+    char *folder = kept_folder(), *two = side_train(&slm, 2, "");
+    train_automatically(3, folder, ""); /* 4 micro-batches cannot be shared by 3 */
+    assert_contains(fixture.output, "[Cards] what a step takes is not known of this card");
+    assert_same_result(two, folder);
+    assert_contains(state_of(folder), "\"gpus\": \"2\"");
+    train_automatically(3, folder, "--resume auto --max-steps 7");
+    assert_contains(fixture.output, "[Ranks] 2, started by --gpus");
+    assert_int_equal(run_command(fixture.output, sizeof fixture.output,
+                                 "%s %s -b auto --effective-batch 4 --gpus auto -o %s", side_on_cards(2, slm.program),
+                                 strstr(slm.options, "--data"), kept_folder()),
+                     2);
+}
+
 int main(void) { return tests_run(open_case, NULL); }
