@@ -33,7 +33,7 @@ SAME_PLACE(NcclConfig, size, ncclConfig_t, size);
 SAME_PLACE(NcclConfig, magic, ncclConfig_t, magic);
 SAME_PLACE(NcclConfig, version, ncclConfig_t, version);
 SAME_PLACE(NcclConfig, blocking, ncclConfig_t, blocking);
-_Static_assert(NCCL_VERSION_CODE >= COLL_CONFIG_VERSION, "the library knows a version that is no newer than its own");
+_Static_assert(NCCL_VERSION_CODE >= COLL_CONFIG_VERSION, "COLL_CONFIG_VERSION"); /* a library refuses a newer one */
 
 TEST(settings_begin_as_those_of_the_header) {
     ncclConfig_t theirs = NCCL_CONFIG_INITIALIZER;
