@@ -190,8 +190,10 @@ TEST(a_card_has_the_memory_that_is_estimated) {
 TEST(a_card_has_a_uuid_as_nvidia_smi_prints_it) {
     static const char form[] = "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
     char product[64], uuid[48];
+    Device *device = cuda_device_open(0);
     cuda_describe_card(0, product, uuid);
-    assert_string_equal(product, rig.cuda->product);
+    assert_string_equal(product, device->product);
+    device_close(device);
     assert_int_equal(strlen(uuid), strlen(form));
     for (size_t i = 0; form[i]; i++)
         if (form[i] == 'x')

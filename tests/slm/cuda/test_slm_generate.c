@@ -122,7 +122,7 @@ static void compare(DType half) {
         prompts[i] = (GenerationPrompt){.parts = {{.ids = prompt_ids[i], .n = lengths[i]}}, .n_parts = 1};
     }
     check_scratch(&model, rig.cuda, half, prompts);
-    void (*repeat)(Device *, const void *, size_t, void (*)(void *), void *) = rig.cuda->repeat;
+    __typeof__(rig.cuda->repeat) repeat = rig.cuda->repeat;
     rig.cuda->repeat = NULL;
     generate(&model, rig.cuda, prompts, PROMPTS, NEW, direct);
     rig.cuda->repeat = repeat;
