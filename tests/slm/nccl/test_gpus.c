@@ -1,19 +1,18 @@
 /* --gpus on a machine with several emulated cards: what is found, and what is refused before anything is started. */
-#include "tests/cuda/program_rig.h"
+#include "tests/train_rig.h"
 
 /* Runs train_slm on a machine with two cards. Returns the exit status. */
 static int run_with_two(const char *options) {
-    return run_command(fixture.output, sizeof fixture.output, "EMULATE_DEVICES=2 %s %s", cuda_program("train_slm"),
-                       options);
+    return run_command(fixture.output, sizeof fixture.output, "EMULATE_DEVICES=2 %s %s",
+                       program_at("emulated/train_slm"), options);
 }
 
 TEST(the_version_lists_the_cards) {
-    cuda_program("train_slm");
-    if (!emulated) skip();
     assert_int_equal(run_with_two("--version"), 0);
     assert_contains(fixture.output, "found on this machine:\n  2 GPUs: emulated, emulated\n");
     assert_int_equal(
-        run_command(fixture.output, sizeof fixture.output, "EMULATE_DEVICES=1 %s -V", cuda_program("train_slm")), 0);
+        run_command(fixture.output, sizeof fixture.output, "EMULATE_DEVICES=1 %s -V", program_at("emulated/train_slm")),
+        0);
     assert_contains(fixture.output, "found on this machine:\n  1 GPU: emulated\n");
 }
 
@@ -27,8 +26,6 @@ TEST(cards_that_are_not_there_are_refused) {
         {"--gpus two", "--gpus two: expected a number of GPUs"},
         {"--gpus 2 --device cpu", "--gpus 2 and --device cpu contradict each other"},
     };
-    cuda_program("train_slm");
-    if (!emulated) skip();
     for (int i = 0; i < 5; i++) {
         assert_int_equal(run_with_two(kept_format("--data . %s", cases[i].options)), 2);
         assert_contains(fixture.output, cases[i].why);
@@ -36,8 +33,6 @@ TEST(cards_that_are_not_there_are_refused) {
 }
 
 TEST(nothing_is_started_where_nothing_is_trained) {
-    cuda_program("train_slm");
-    if (!emulated) skip();
     char *folder = kept_folder();
     assert_int_equal(run_with_two(kept_format("--data %s --gpus 2 --dry-run", folder)), 1);
     const char *first = strstr(fixture.output, "has no split 'train'");
