@@ -32,6 +32,11 @@ bool nccl_make_id(char id[NCCL_ID_BYTES], Error *error) {
     return error_set(error, "%s", cuda_missing());
 }
 
+bool nccl_describe(char text[NCCL_DESCRIPTION], Error *error) {
+    (void)text;
+    return error_set(error, "%s", cuda_missing());
+}
+
 void nccl_choose_as(const char *description) { (void)description; }
 
 Group *nccl_group_open(int rank, int size, const char id[NCCL_ID_BYTES], Device *device, void (*waiting)(void *context),

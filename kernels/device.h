@@ -95,6 +95,9 @@ struct Device {
     /* Forgets all that repeat remembers. Call it before releasing memory that those operations use. NULL if repeat is.
      */
     void (*forget)(Device *device);
+    /* Forgets what it remembers of work between ranks, and such work that is being recorded, without waiting for what is
+     * queued: NCCL's communicators end only after the graphs that use them. NULL if repeat is. */
+    void (*abandon)(Device *device);
     /* Returns what computes convolutions: "cuDNN 9.19.0", or "our own convolutions: ..." with the reason. Loads the
      * library if that has not been done, and adds the answer to the description. NULL: there is no alternative. */
     const char *(*convolutions)(Device *device);

@@ -69,6 +69,7 @@ static void *cuda_allocate(Device *device, size_t bytes) {
 }
 
 static void cuda_release(Device *device, void *memory, size_t bytes) {
+    watch(device, NULL); /* cudaFree waits for what is queued */
     cuda_check(cudaFree(memory), "freeing memory");
     device->allocated -= bytes;
 }
@@ -209,6 +210,26 @@ static void cuda_forget(Device *device) {
         Recording *r = i < RECORDINGS ? &state->recordings[i] : &state->together[i - RECORDINGS];
         if (r->graph) cuda_check(cudaGraphExecDestroy(r->graph), "forgetting a graph");
         *r = (Recording){0};
+    }
+}
+
+/* Ends a recording that is under way, without a result. */
+static void end_capture(cudaStream_t stream) {
+    enum cudaStreamCaptureStatus status;
+    cudaGraph_t graph = NULL;
+    if (cudaStreamIsCapturing(stream, &status) != cudaSuccess || status == cudaStreamCaptureStatusNone) return;
+    if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) (void)cudaGetLastError();
+    if (graph) cuda_check(cudaGraphDestroy(graph), "forgetting a graph");
+}
+
+/* Graphs that still run are freed by the runtime when they have ended. */
+static void cuda_abandon(Device *device) {
+    CudaState *state = cuda_state(device);
+    if (state->is_beside) cuda_beside(device, false);
+    end_capture(state->stream);
+    for (int i = 0; i < TOGETHER; i++) {
+        if (state->together[i].graph) cuda_check(cudaGraphExecDestroy(state->together[i].graph), "forgetting a graph");
+        state->together[i] = (Recording){0};
     }
 }
 
@@ -523,6 +544,7 @@ Device *cuda_device_open(int index) {
                        .reserve = cuda_reserve,
                        .repeat = cuda_repeat,
                        .forget = cuda_forget,
+                       .abandon = cuda_abandon,
                        .convolutions = cuda_convolutions,
                        .autotune_cache = cuda_autotune_cache,
                        .load_autotune_cache = cuda_load_autotune_cache,

@@ -121,6 +121,7 @@ static void take_stored(TrainOptions *o) {
                *zero = json_string_value(json_object_get(options, "zero"));
     free(state.options_json);
     if (!gpus || !strcmp(gpus, o->gpus)) return;
+    if (!spawn_is_child()) printf("[Ranks] --gpus %s, as in the run that goes on\n", gpus);
     o->gpus = xkeep(gpus, strlen(gpus) + 1);
     if (zero) o->zero = strcmp(zero, "1") ? "0" : "1";
 }

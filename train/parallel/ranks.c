@@ -268,16 +268,20 @@ static void connect_over_mpi(void) {
 
 void ranks_connect(Device *device, const char *before) {
     const Launch *l = &here.launch;
-    char id[NCCL_ID_BYTES];
+    char id[NCCL_ID_BYTES], library[NCCL_DESCRIPTION];
     Error error;
     if (!here.meeting || here.group || device->host_memory || here.parted) return;
     if (!l->rank && !nccl_make_id(id, &error)) die("%s", error.text);
     if (!meeting_share(here.meeting, id, sizeof id, &error)) end_lost(error.text);
     nccl_choose_as(before);
+    if (!nccl_describe(library, &error)) die("%s", error.text);
+    OWNED char *fact = xformat("the library\t%s\n", library);
+    ranks_compare(fact);
     here.group = nccl_group_open(l->rank, l->size, id, device, wait_for_others, NULL, &error);
     if (!here.group) die("%s has started rank %d of %d: %s", l->launcher, l->rank, l->size, error.text);
     here.group->failed = end_failed;
     device->agree = agree;
+    group_barrier(here.group); /* NCCL takes its memory with the first operation, and -b auto is to know it */
     print_connection();
     if (before[0] && strcmp(before, here.group->description) != 0)
         warn("the gradients of the run so far were added by %s: sums may be rounded otherwise from here on", before);

@@ -113,6 +113,7 @@ static void end_exchange(Run *run) {
     Training *t = run->t;
     const float yes = 1;
     if (tensor_given(run->lost)) t->spec.device->poke(t->spec.device, run->lost.data, &yes, sizeof yes);
+    if (tensor_given(run->lost)) t->spec.device->poke(t->spec.device, run->stopped.data, &yes, sizeof yes);
     group_leave(t->exchange->group);
     if (!run->n_queued) return;
     results_download(run);

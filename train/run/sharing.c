@@ -50,11 +50,12 @@ static Advice advise(const Run *run, const Link *link) {
 }
 
 /* Asks for the chosen way, and ends with all other ranks. Returns if it cannot be asked for. */
-static void start_again(const Advice *advice) {
+static void start_again(const Run *run, const Advice *advice) {
     const Sharing *s = &advice->ways[advice->chosen].sharing;
     OWNED char *g = xformat("%lld", (long long)(s->micro_batches * (advice->request.whole_step ? s->ranks : 1)));
-    const char *options[] = {"-g", g, "--zero", s->divided ? "1" : "0", NULL};
-    if (!spawn_again(s->ranks, options)) return;
+    const char *const options[] = {"-g", g, "--zero", s->divided ? "1" : "0", NULL};
+    const bool g_follows = run->t->spec.options->effective_batch != 0;
+    if (!spawn_again(s->ranks, g_follows ? options + 2 : options)) return;
     fflush(NULL);
     exit(SPAWN_AGAIN);
 }
@@ -83,10 +84,11 @@ void sharing_begin(Run *run) {
         settle(&run->t->spec, x->group->size);
         return;
     }
-    const Advice advice = advise(run, &link);
+    Advice advice = advise(run, &link);
+    ranks_share(&advice.chosen, sizeof advice.chosen); /* others may have more memory, or less */
     char text[ADVICE_TEXT];
     printf("[Cards] predicted: %s\n", advice_text(&advice, text));
-    if (advice.chosen != advice.asked && o->automatic_gpus && spawn_may_ask()) start_again(&advice);
+    if (advice.chosen != advice.asked && o->automatic_gpus && spawn_may_ask()) start_again(run, &advice);
     if (advice.chosen != advice.asked && !o->automatic_gpus) {
         char way[64];
         printf("[Cards] the options stay as given; %s would be faster\n", advice_way_text(&advice, advice.chosen, way));

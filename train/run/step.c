@@ -172,7 +172,7 @@ static void update(Run *run, const StepNumbers *numbers) {
     update_weights(run, norm, numbers);
     if (scaled && run->dump) device->download(device, factor, scale.data, sizeof factor);
     run->dumped_scale = factor[LOSS_SCALE_FACTOR];
-    if (scaled) loss_scale_update(device, scale, norm, stop_flag(run));
+    if (scaled) loss_scale_update(device, scale, norm, tensor_given(stop_flag(run)) ? run->stopped : run->lost);
     scatter_rows(device, run->results, tensor_2d(run->row.data, DTYPE_F32, 1, run->row.dims[0]),
                  tensor_1d((int32_t *)&numbers->row, DTYPE_I32, 1));
 }

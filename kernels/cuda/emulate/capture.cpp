@@ -44,7 +44,8 @@ std::recursive_mutex streams_lock;
 CUstream_st default_stream;
 std::vector<CUstream_st *> streams = {&default_stream};
 static thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
-static uint64_t captures; /* begun so far */
+static uint64_t captures;                                          /* begun so far */
+static std::map<uint64_t, std::weak_ptr<const uint64_t>> captured; /* by their numbers */
 
 CUstream_st &stream_of(cudaStream_t handle) {
     bool is_default = !handle || handle == cudaStreamLegacy || handle == cudaStreamPerThread;
@@ -158,6 +159,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     s.capture.reset(
         new Capture{std::make_unique<CUgraph_st>(), &s, mode, std::this_thread::get_id(), ++captures, false, false});
     s.frontier.clear();
+    s.capture->graph->capture = std::make_shared<const uint64_t>(captures);
+    captured[captures] = s.capture->graph->capture;
     return cudaSuccess;
 }
 
@@ -174,10 +177,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
     for (CUstream_st *other : streams)
         if (other->capture == capture) other->capture = NULL;
     capture->ended = true;
+    std::unique_ptr<CUgraph_st> made = std::move(capture->graph);
     if (capture->invalid) return set_error(cudaErrorStreamCaptureInvalidated);
     if (!joined) return set_error(cudaErrorStreamCaptureUnjoined);
-    *graph = capture->graph.release();
+    *graph = made.release();
     return cudaSuccess;
+}
+
+bool emulate_capture_is_alive(uint64_t number) {
+    Hold hold(streams_lock);
+    auto capture = captured.find(number);
+    return capture != captured.end() && !capture->second.expired();
 }
 
 uint64_t emulate_capture_number(cudaStream_t stream) {

@@ -44,9 +44,11 @@ struct Capture {
 } // namespace emulate
 
 struct CUgraph_st {
-    std::vector<emulate::Work> work; /* in an order that its dependencies allow */
+    std::vector<emulate::Work> work;         /* in an order that its dependencies allow */
+    std::shared_ptr<const uint64_t> capture; /* its number; shared with what is made of the graph */
 };
 struct CUgraphExec_st {
+    std::shared_ptr<const uint64_t> capture;
     std::vector<emulate::Work> work;
     size_t bytes;                              /* of the device's memory */
     bool branches;                             /* several streams were captured */

@@ -21,6 +21,10 @@ void emulate_advance_streams(void);
 /* Returns the number, from 1, of the capture that the stream is part of; 0: it is not being captured. */
 uint64_t emulate_capture_number(cudaStream_t stream);
 
+/* Returns whether there is something of a capture yet: it is under way, or a graph of it or what was made of that has not
+ * been destroyed. */
+bool emulate_capture_is_alive(uint64_t number);
+
 /* Returns whether `bytes` from `memory` on lie in one allocation of device memory. */
 bool emulate_is_device_memory(const void *memory, size_t bytes);
 

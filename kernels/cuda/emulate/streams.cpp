@@ -391,7 +391,8 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *executable, cudaGraph
     if (status != cudaSuccess) return set_error(status);
     status = take_graph(kernels, &bytes);
     if (status == cudaSuccess)
-        *executable = new CUgraphExec_st{graph->work, bytes, branches, false, std::make_shared<EventState>(), NULL};
+        *executable = new CUgraphExec_st{
+            graph->capture, graph->work, bytes, branches, false, std::make_shared<EventState>(), NULL};
     return status;
 }
 #if CUDART_VERSION >= 12000

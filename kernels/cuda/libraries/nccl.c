@@ -59,7 +59,7 @@ static int load(char description[LIBRARY_DESCRIPTION]) {
     char text[LIBRARY_VERSION], path[LIBRARY_FILE];
     int version = 0;
     if (!library_load(&SPEC, &call, description)) return 0;
-    snprintf(path, sizeof path, "%s", description);
+    snprintf(path, sizeof path, "%.*s", LIBRARY_FILE - 1, description);
     bool told = call.ncclGetVersion(&version) == COLL_SUCCESS;
     if (told && version >= OLDEST) {
         snprintf(description, LIBRARY_DESCRIPTION, "%s: %s", version_text(version, text), path);
@@ -254,13 +254,14 @@ static void leave(Group *group) {
     if (s->left) return;
     s->left = true;
     unwatch(s->device);
+    if (s->device->abandon) s->device->abandon(s->device);
     call.ncclCommAbort(s->comm);
 }
 
 static void close_group(Group *group) {
     State *s = group->state;
     if (!s->left) {
-        s->device->synchronize(s->device);
+        s->device->forget(s->device);
         s->op = "close";
         unsigned status = settle(group, call.ncclCommFinalize(s->comm));
         if (status != COLL_SUCCESS) fail_with_status(group, status);
@@ -290,9 +291,25 @@ static const char *choose(const char *variable, const char *value) {
 
 void nccl_choose_as(const char *description) {
     char algorithm[32], protocol[32];
-    if (sscanf(description, "NCCL %*[0-9.], %31[^,], %31[^,]", algorithm, protocol) != 2) return;
+    if (sscanf(description, "NCCL %*[0-9.]; %31[^;]; %31[^;]", algorithm, protocol) != 2) return;
     choose("NCCL_ALGO", algorithm);
     choose("NCCL_PROTO", protocol);
+}
+
+bool nccl_describe(char text[NCCL_DESCRIPTION], Error *error) {
+    char number[LIBRARY_VERSION];
+    enum { LONGEST = 31 };
+    int version = load_or_advise(error);
+    if (!version) return false;
+    const char *const chosen[] = {choose("NCCL_ALGO", "Ring"), choose("NCCL_PROTO", "Simple")};
+    for (int i = 0; i < 2; i++)
+        if (!*chosen[i] || strlen(chosen[i]) > LONGEST || strchr(chosen[i], ';'))
+            return error_set(error,
+                             "%s=%s: expected 1 to %d characters without a semicolon, as it is kept in checkpoints",
+                             i ? "NCCL_PROTO" : "NCCL_ALGO", chosen[i], LONGEST);
+    choose("NCCL_GRAPH_REGISTER", "0"); /* memory of a recording may be another's in the next training */
+    snprintf(text, NCCL_DESCRIPTION, "NCCL %s; %s; %s", version_text(version, number), chosen[0], chosen[1]);
+    return true;
 }
 
 /* Connects the ranks. Returns false with the reason. */
@@ -313,9 +330,8 @@ static bool connect_ranks(Group *group, const char id[NCCL_ID_BYTES], Error *err
 
 Group *nccl_group_open(int rank, int size, const char id[NCCL_ID_BYTES], Device *device, void (*waiting)(void *context),
                        void *context, Error *error) {
-    char text[LIBRARY_VERSION];
-    int version = load_or_advise(error);
-    if (!version) return NULL;
+    char described[NCCL_DESCRIPTION];
+    if (!nccl_describe(described, error)) return NULL;
     State *s = xcalloc(1, sizeof *s);
     *s = (State){.device = device, .limit = limit_from_environment()};
     Group *group = xcalloc(1, sizeof *group);
@@ -332,8 +348,7 @@ Group *nccl_group_open(int rank, int size, const char id[NCCL_ID_BYTES], Device 
                      .leave = leave,
                      .close = close_group,
                      .state = s};
-    snprintf(group->description, sizeof group->description, "NCCL %s, %.24s, %.24s", version_text(version, text),
-             choose("NCCL_ALGO", "Ring"), choose("NCCL_PROTO", "Simple"));
+    memcpy(group->description, described, sizeof described);
     if (!connect_ranks(group, id, error)) {
         FREE(s, group);
         return NULL;

@@ -245,6 +245,17 @@ unsigned ncclCommFinalize(NcclComm *comm) {
     return comm->blocking ? wait_for_thread(comm) : COLL_IN_PROGRESS;
 }
 
+/* Waits until no graph has operations of the communicator any more: NCCL's hold references to it. */
+static void wait_for_graphs(const NcclComm *comm) {
+    for (const Operation *op = comm->operations; op;)
+        if (op->capture && emulate_capture_is_alive(op->capture)) {
+            emulate_advance_streams();
+            usleep(1000);
+        } else {
+            op = op->next;
+        }
+}
+
 unsigned ncclCommDestroy(NcclComm *comm) {
     unsigned status = begin_end(comm, "ncclCommDestroy");
     if (status) return status;
@@ -257,6 +268,7 @@ unsigned ncclCommDestroy(NcclComm *comm) {
     comm->phase = DESTROYED;
     pthread_mutex_unlock(&comm->lock);
     stop(comm);
+    wait_for_graphs(comm);
     return COLL_SUCCESS;
 }
 
@@ -276,6 +288,7 @@ unsigned ncclCommAbort(NcclComm *comm) {
         free(op);
     }
     pthread_mutex_unlock(&comm->lock);
+    wait_for_graphs(comm);
     return COLL_SUCCESS;
 }
 

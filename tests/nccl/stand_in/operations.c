@@ -102,7 +102,7 @@ static bool poll_operation(void *argument) {
 
 static unsigned enqueue(Operation *op) {
     NcclComm *comm = op->comm;
-    uint64_t capture = emulate_capture_number(op->stream);
+    uint64_t capture = op->capture = emulate_capture_number(op->stream);
     pthread_mutex_lock(&comm->lock);
     if (capture && capture != comm->last_capture) {
         comm->last_capture = capture;

@@ -13,7 +13,8 @@
  * all_reduce have ceil(count / ranks) elements. The maximum of a NaN and a number is the number, as NCCL's is.
  *
  * An operation ends on no rank before it has begun on all. After an asynchronous error, operations end only by
- * ncclCommAbort, which leaves NaN (bytes 0xFF) in results that are not complete.
+ * ncclCommAbort, which leaves NaN (bytes 0xFF) in results that are not complete. That and ncclCommDestroy return only
+ * when all graphs with operations of the communicator have been destroyed.
  *
  * With an EMULATE_SEED other than 0 an operation begins only when its process calls the runtime, or waits in a call of
  * this library: a process that waits for others in another way should wait for its device first.
@@ -71,6 +72,7 @@ typedef struct Operation {
     const char *from;
     char *to;
     cudaStream_t stream;
+    uint64_t capture;                    /* the emulator's number of it; 0 */
     enum { QUEUED, BEGUN, ENDED } state; /* guarded by the communicator's lock */
 } Operation;
 

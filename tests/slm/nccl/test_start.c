@@ -4,12 +4,14 @@
 #include "tests/slm/train_rig.h"
 
 static SideCase slm = {.program = "train_slm", .cards = true};
+static char *options_without_g;
 
 static int open_case(void **state) {
     int status = slm_fixture_open(state);
-    slm.options = kept_format("--data %s %s -b 2 -g 2 --threads 1 --device cuda --no-tf32 --log-interval 1 "
-                              "--bucket-mb 0.05 --sample-tokens 0 --max-steps 5 --zero 1",
-                              fixture.data, slm_model_options);
+    options_without_g = kept_format("--data %s %s -b 2 --threads 1 --device cuda --no-tf32 --log-interval 1 "
+                                    "--bucket-mb 0.05 --sample-tokens 0 --max-steps 5 --zero 1",
+                                    fixture.data, slm_model_options);
+    slm.options = kept_format("%s -g 2", options_without_g);
     return status;
 }
 
@@ -102,6 +104,17 @@ TEST(a_run_goes_on_with_its_order_of_sums) {
     assert_contains(logged_operations(kept_folder(), "--max-steps 2"), "NCCL_ALGO=Ring NCCL_PROTO=Simple\n");
 }
 
+TEST(orders_of_sums_that_no_checkpoint_could_keep_or_that_differ_are_refused) {
+    setenv("NCCL_ALGO", "ring,tree;x", 1);
+    int status = side_try(&slm, 2, kept_folder(), "");
+    unsetenv("NCCL_ALGO");
+    assert_int_not_equal(status, 0);
+    assert_contains(fixture.output, "NCCL_ALGO=ring,tree;x: expected 1 to 31 characters without a semicolon");
+    const char *tree = "sh -c '[ $RANK = 0 ] || export NCCL_ALGO=Tree; exec \"$@\"' sh";
+    assert_int_not_equal(start("torchrun", 2, 2, tree, kept_folder()), 0);
+    assert_contains(fixture.output, "the library");
+}
+
 /* Each of 12 gradients is rounded to 8 bits once before it is sent. */
 TEST(gradients_are_sent_in_bf16_if_asked_for) {
     char *one = side_train(&slm, 2, "--amp"), *two = side_train(&slm, 2, "--amp --reduce-type bf16"),
@@ -115,10 +128,11 @@ TEST(gradients_are_sent_in_bf16_if_asked_for) {
 
 /* ---- what connects the cards ---- */
 
-/* Trains on so many cards as it finds best, in steps of 4 micro-batches. Fails the test if the training fails. */
+/* Trains on so many cards as it finds best, with -g 4 or --effective-batch 8 and more. Fails the test if the training
+ * fails. */
 static void train_automatically(int cards, const char *folder, const char *more) {
-    int status = run_command(fixture.output, sizeof fixture.output, "timeout -k 9 60 %s %s -g 4 --gpus auto -o %s %s",
-                             side_on_cards(cards, slm.program), slm.options, folder, more);
+    int status = run_command(fixture.output, sizeof fixture.output, "timeout -k 9 60 %s %s --gpus auto -o %s %s",
+                             side_on_cards(cards, slm.program), options_without_g, folder, more);
     if (status) fail_msg("%d cards, %s: exit status %d:\n%s", cards, more, status, fixture.output);
 }
 
@@ -143,25 +157,30 @@ TEST(the_link_is_measured_and_one_card_proposed_where_it_is_slow) {
 TEST(auto_starts_again_with_fewer_cards_and_a_resumed_run_has_as_many) {
     setenv("EMULATE_CARD", "l4", 1);
     char *folder = kept_folder(), *one = side_train(&slm, 1, "-g 4");
-    train_automatically(2, folder, "");
+    train_automatically(2, folder, "-g 4");
     assert_contains(fixture.output, "[Ranks] 2, started by --gpus, over NCCL ");
     assert_contains(fixture.output, "[Ranks] starting again: --gpus 1 -g 4 --zero 0\n");
     assert_same_result(one, folder);
     assert_contains(state_of(folder), "\"gpus\": \"1\"");
-    train_automatically(2, folder, "--resume auto --max-steps 7");
-    unsetenv("EMULATE_CARD");
-    assert_null(strstr(fixture.output, "[Ranks]"));
+    train_automatically(2, folder, "-g 4 --resume auto --max-steps 7");
+    assert_contains(fixture.output, "[Ranks] --gpus 1, as in the run that goes on\n");
+    assert_null(strstr(fixture.output, "started by"));
     assert_null(strstr(fixture.output, "[Link]"));
+    folder = kept_folder();
+    train_automatically(2, folder, "--effective-batch 8"); /* of which -g follows */
+    unsetenv("EMULATE_CARD");
+    assert_contains(fixture.output, "[Ranks] starting again: --gpus 1 --zero 0\n");
+    assert_same_result(one, folder);
 }
 
 /* The rates of the emulated card are not known without a name. */
 TEST(auto_takes_all_cards_of_which_nothing_is_known) {
     char *folder = kept_folder(), *two = side_train(&slm, 2, "");
-    train_automatically(3, folder, ""); /* 4 micro-batches cannot be shared by 3 */
+    train_automatically(3, folder, "-g 4"); /* 4 micro-batches cannot be shared by 3 */
     assert_contains(fixture.output, "[Cards] what a step takes is not known of this card");
     assert_same_result(two, folder);
     assert_contains(state_of(folder), "\"gpus\": \"2\"");
-    train_automatically(3, folder, "--resume auto --max-steps 7");
+    train_automatically(3, folder, "-g 4 --resume auto --max-steps 7");
     assert_contains(fixture.output, "[Ranks] 2, started by --gpus");
     int status =
         run_command(fixture.output, sizeof fixture.output, "%s --data %s -b auto --effective-batch 4 --gpus auto -o %s",
