@@ -77,7 +77,6 @@ static void open_results(Run *run, int sequences) {
     run->results =
         tensor_2d(device->allocate(device, (size_t)(run->max_queued * row) * 4), DTYPE_F32, run->max_queued, row);
     run->stopped = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
-    if (run->t->exchange && device->poke) run->lost = tensor_1d(device->allocate(device, 4), DTYPE_F32, 1);
     run->row = tensor_1d(device->allocate(device, (size_t)row * 4), DTYPE_F32, row);
     run->host_results = xcalloc((size_t)(run->max_queued * row), sizeof(float));
     run->loss_scale = xcalloc((size_t)(g * n), sizeof(float));
@@ -194,7 +193,6 @@ void run_close(Run *run) {
     passes_close(&run->passes);
     device->release(device, run->results.data, tensor_bytes(run->results));
     device->release(device, run->stopped.data, 4);
-    if (tensor_given(run->lost)) device->release(device, run->lost.data, 4);
     device->release(device, run->row.data, tensor_bytes(run->row));
     gradient_norm_close(&run->norm);
     for (int i = 0; i < run->max_queued; i++) {

@@ -85,9 +85,8 @@ typedef struct Run {
      * and not of other ranks. */
     QueuedStep queued[TRAIN_MAX_QUEUED];
     int n_queued, max_queued;
-    Tensor results, stopped; /* f32 [max_queued, 1 + g n_metrics]; [1]: see norm_guard */
-    Tensor lost;             /* the same, set when another rank is lost whose share the device waits for; or none */
-    Tensor row;              /* that of the step being queued */
+    Tensor results, row; /* f32 [max_queued, 1 + g n_metrics]; the row of the step being queued */
+    Tensor stopped;      /* f32 [1]: see norm_guard; also set when a rank is lost whose share the device waits for */
     float *host_results;
     float *loss_scale; /* [g, n_metrics]: the weight of one row of each metric in the objective */
     Passes passes;

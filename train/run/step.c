@@ -168,11 +168,12 @@ static void update(Run *run, const StepNumbers *numbers) {
     else
         gradient_norm_finish(&run->norm, norm, scale);
     norm_guard(device, norm, stop_flag(run), tensor_1d(sums.data, DTYPE_F32, tensor_numel(sums)), scaled);
-    if (tensor_given(run->lost)) norm_guard(device, norm, run->lost, tensor_1d(sums.data, DTYPE_F32, 0), true);
+    if (run->t->exchange && !tensor_given(stop_flag(run))) /* a lost rank sets it */
+        norm_guard(device, norm, run->stopped, tensor_1d(sums.data, DTYPE_F32, 0), true);
     update_weights(run, norm, numbers);
     if (scaled && run->dump) device->download(device, factor, scale.data, sizeof factor);
     run->dumped_scale = factor[LOSS_SCALE_FACTOR];
-    if (scaled) loss_scale_update(device, scale, norm, tensor_given(stop_flag(run)) ? run->stopped : run->lost);
+    if (scaled) loss_scale_update(device, scale, norm, run->stopped);
     scatter_rows(device, run->results, tensor_2d(run->row.data, DTYPE_F32, 1, run->row.dims[0]),
                  tensor_1d((int32_t *)&numbers->row, DTYPE_I32, 1));
 }

@@ -93,11 +93,11 @@ TEST(a_signal_to_the_parent_of_gpus_stops_all) {
 }
 
 /* Has an operation in the middle of a step fail, and checks what is said and kept. */
-static void check_fault(const char *setting, const char *value, const char *const *said) {
+static void check_fault(const char *setting, const char *value, const char *more, const char *const *said) {
     char *folder = kept_folder();
     setenv(setting, value, 1);
     setenv("TRAINC_NCCL_LIMIT", "2", 1);
-    int status = side_try(&slm, RANKS, folder, "");
+    int status = side_try(&slm, RANKS, folder, more);
     unsetenv("TRAINC_NCCL_LIMIT");
     unsetenv(setting);
     if (status != 75) fail_msg("%s=%s: exit status %d:\n%s", setting, value, status, fixture.output);
@@ -113,17 +113,18 @@ static const char goes_on[] = " is whole: the same command with --resume auto go
 TEST(an_exchange_that_hangs_is_aborted_and_the_step_before_kept) {
     const char *const said[] = {"NCCL has not ended its operations for 2 s", "TRAINC_NCCL_LIMIT=seconds gives them",
                                 goes_on, NULL};
-    check_fault("STAND_IN_NCCL_HANG_AT", "1.2/8", said);
+    check_fault("STAND_IN_NCCL_HANG_AT", "1.2/8", "", said);
     setenv("EMULATE_SEED", "1", 1);
     setenv("STAND_IN_NCCL_LEAVES_OLD", "1", 1);
-    check_fault("STAND_IN_NCCL_HANG_AT", "1.4/8@1", said);
+    check_fault("STAND_IN_NCCL_HANG_AT", "1.4/8@1", "", said);
+    check_fault("STAND_IN_NCCL_HANG_AT", "1.4/8@1", "--skip-nonfinite", said);
     unsetenv("EMULATE_SEED");
     unsetenv("STAND_IN_NCCL_LEAVES_OLD");
 }
 
 TEST(an_error_of_nccl_is_told_and_the_step_before_kept) {
     const char *const said[] = {"rank 0 of 2: NCCL, ", "STAND_IN_NCCL_ERROR_AT", goes_on, NULL};
-    check_fault("STAND_IN_NCCL_ERROR_AT", "1.2/8", said);
+    check_fault("STAND_IN_NCCL_ERROR_AT", "1.2/8", "", said);
 }
 
 /* No file over 200 blocks can be written: a model of 170 KB, and not its optimizer. */
