@@ -224,9 +224,9 @@ static void check_captures(void) {
     REQUIRE(cudaStreamSynchronize(main) == cudaSuccess);
     REQUIRE(x[0] == want && y[1] == want);
     OK(nccl.ncclAllReduce(x, x, 1, COLL_F32, COLL_MAX, comm, side));
+    for (int i = 0; i < 2; i++) cudaGraphExecDestroy(graphs[i]);
     OK(nccl.ncclCommDestroy(comm)); /* waits for what is in the stream */
     REQUIRE(cudaStreamSynchronize(side) == cudaSuccess && x[0] == want);
-    for (int i = 0; i < 2; i++) cudaGraphExecDestroy(graphs[i]);
 }
 
 TEST(captured_operations_meet_those_of_other_ranks_at_each_replay) {

@@ -1,5 +1,6 @@
 /* The stand-in for NCCL: each rule, broken once and reported; faults; and how communicators end. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "tests/nccl/rig.h"
@@ -73,6 +74,7 @@ static void check_turns(void) {
     EXPECT(INVALID_USAGE, nccl.ncclAllReduce(x, x, 1, COLL_F32, COLL_SUM, comm, stream));
     EXPECT(INVALID_USAGE, nccl.ncclCommDestroy(comm));
     all_ranks();
+    if (graph) cudaGraphExecDestroy(graph);
     OK(nccl.ncclCommAbort(comm));
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
     bool kept = !isnan(x[0]);
@@ -115,6 +117,7 @@ static void check_captures_in_another_order(void) {
     await_failure(comm, INVALID_USAGE, "captured=1.1 replay=2 on rank 0");
     await_failure(comm, INVALID_USAGE, "captured=2.1 replay=1 on rank 1");
     all_ranks();
+    for (int i = 0; i < 2; i++) cudaGraphExecDestroy(graphs[i]);
     OK(nccl.ncclCommAbort(comm));
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
 }
@@ -159,6 +162,7 @@ static void launch_beside(NcclComm *comm, cudaStream_t stream, float *x) {
     cudaGraphExec_t graph = record(&turn, comm, stream, x);
     OK(nccl.ncclAllReduce(x, x, 8, COLL_F32, COLL_SUM, comm, stream));
     REQUIRE(cudaGraphLaunch(graph, new_stream()) == cudaSuccess); /* does not wait for the communicator's stream */
+    cudaGraphExecDestroy(graph);
     emulate_advance_streams();
 }
 
@@ -304,13 +308,17 @@ TEST(an_operation_that_hangs_ends_by_abort_without_its_result) {
     run_ranks(2, "STAND_IN_NCCL_HANG_AT=2@1 EMULATE_SEED=3", check_hang);
 }
 
+static atomic_bool aborted;
+
 static void *abort_it(void *comm) {
     usleep(20000);
     OK(nccl.ncclCommAbort(comm));
+    aborted = true;
     return NULL;
 }
 
-/* Aborts as a program does that has heard of a lost rank in another thread than the one that waits for the device. */
+/* Aborts as a program does that has heard of a lost rank in another thread than the one that waits for the device. The
+ * abort returns when the graph has been destroyed. */
 static void check_abort_elsewhere(void) {
     NcclComm *comm = communicator(1);
     cudaStream_t stream = new_stream();
@@ -322,6 +330,9 @@ static void check_abort_elsewhere(void) {
     REQUIRE(pthread_create(&thread, NULL, abort_it, comm) == 0);
     REQUIRE(cudaGraphLaunch(graph, stream) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    usleep(20000);
+    REQUIRE(!aborted);
+    cudaGraphExecDestroy(graph);
     pthread_join(thread, NULL);
     require_spoilt(x, 8);
 }
@@ -378,17 +389,19 @@ static void check_early_leaver(void) {
 
 TEST(a_rank_that_leaves_early_is_told) { run_ranks(2, NULL, check_early_leaver); }
 
-/* A graph may outlive its communicator: what it replays then is reported, and gives no result. */
+/* What is replayed after ncclCommFinalize is reported, and gives no result. */
 static void check_late_replay(void) {
     NcclComm *comm = communicator(1);
     cudaStream_t stream = new_stream();
     float *x = numbers(8);
     const Turn turn = {1, 8, COLL_F32, COLL_SUM, 0, true};
     cudaGraphExec_t graph = record(&turn, comm, stream, x);
-    OK(nccl.ncclCommDestroy(comm));
+    OK(nccl.ncclCommFinalize(comm));
     REQUIRE(cudaGraphLaunch(graph, stream) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
     require_spoilt(x, 8);
+    cudaGraphExecDestroy(graph);
+    OK(nccl.ncclCommDestroy(comm));
 }
 
 TEST(replays_after_the_end_are_reported) {
