@@ -389,7 +389,7 @@ static void check_early_leaver(void) {
 
 TEST(a_rank_that_leaves_early_is_told) { run_ranks(2, NULL, check_early_leaver); }
 
-/* What is replayed after ncclCommFinalize is reported, and gives no result. */
+/* Replays after ncclCommFinalize are reported, and give no result. */
 static void check_late_replay(void) {
     NcclComm *comm = communicator(1);
     cudaStream_t stream = new_stream();
