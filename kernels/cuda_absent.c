@@ -32,7 +32,7 @@ bool nccl_make_id(char id[NCCL_ID_BYTES], Error *error) {
     return error_set(error, "%s", cuda_missing());
 }
 
-bool nccl_describe(char text[NCCL_DESCRIPTION], Error *error) {
+bool nccl_describe(char text[GROUP_DESCRIPTION], Error *error) {
     (void)text;
     return error_set(error, "%s", cuda_missing());
 }

@@ -13,12 +13,13 @@
 #include "kernels/device.h"
 
 typedef struct Group Group;
+enum { GROUP_DESCRIPTION = 128 };
 enum { GROUP_MARK }; /* that of Device.mark which operations use themselves */
 typedef enum { REDUCE_SUM, REDUCE_MAX } Reduction;
 
 struct Group {
     int rank, size;
-    char description[128]; /* "MPI: Open MPI 4.1.4" */
+    char description[GROUP_DESCRIPTION]; /* "MPI: Open MPI 4.1.4" */
     bool queues; /* operations are only queued on the device, in its order, and the host does not wait for them */
     /* Called again and again while an operation waits for other ranks; need not return, if one of them is lost: after
      * that the group can only be left and closed. NULL: nothing is called. */

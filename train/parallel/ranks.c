@@ -268,7 +268,7 @@ static void connect_over_mpi(void) {
 
 void ranks_connect(Device *device, const char *before) {
     const Launch *l = &here.launch;
-    char id[NCCL_ID_BYTES], library[NCCL_DESCRIPTION];
+    char id[NCCL_ID_BYTES], library[GROUP_DESCRIPTION];
     Error error;
     if (!here.meeting || here.group || device->host_memory || here.parted) return;
     if (!l->rank && !nccl_make_id(id, &error)) die("%s", error.text);

@@ -289,16 +289,17 @@ static const char *choose(const char *variable, const char *value) {
     return getenv(variable);
 }
 
+enum { LONGEST = 31 }; /* name of an order, as the format below reads it */
+
 void nccl_choose_as(const char *description) {
-    char algorithm[32], protocol[32];
+    char algorithm[LONGEST + 1], protocol[LONGEST + 1];
     if (sscanf(description, "NCCL %*[0-9.]; %31[^;]; %31[^;]", algorithm, protocol) != 2) return;
     choose("NCCL_ALGO", algorithm);
     choose("NCCL_PROTO", protocol);
 }
 
-bool nccl_describe(char text[NCCL_DESCRIPTION], Error *error) {
+bool nccl_describe(char text[GROUP_DESCRIPTION], Error *error) {
     char number[LIBRARY_VERSION];
-    enum { LONGEST = 31 };
     int version = load_or_advise(error);
     if (!version) return false;
     const char *const chosen[] = {choose("NCCL_ALGO", "Ring"), choose("NCCL_PROTO", "Simple")};
@@ -308,7 +309,7 @@ bool nccl_describe(char text[NCCL_DESCRIPTION], Error *error) {
                              "%s=%s: expected 1 to %d characters without a semicolon, as it is kept in checkpoints",
                              i ? "NCCL_PROTO" : "NCCL_ALGO", chosen[i], LONGEST);
     choose("NCCL_GRAPH_REGISTER", "0"); /* memory of a recording may be another's in the next training */
-    snprintf(text, NCCL_DESCRIPTION, "NCCL %s; %s; %s", version_text(version, number), chosen[0], chosen[1]);
+    snprintf(text, GROUP_DESCRIPTION, "NCCL %s; %s; %s", version_text(version, number), chosen[0], chosen[1]);
     return true;
 }
 
@@ -330,7 +331,7 @@ static bool connect_ranks(Group *group, const char id[NCCL_ID_BYTES], Error *err
 
 Group *nccl_group_open(int rank, int size, const char id[NCCL_ID_BYTES], Device *device, void (*waiting)(void *context),
                        void *context, Error *error) {
-    char described[NCCL_DESCRIPTION];
+    char described[GROUP_DESCRIPTION];
     if (!nccl_describe(described, error)) return NULL;
     State *s = xcalloc(1, sizeof *s);
     *s = (State){.device = device, .limit = limit_from_environment()};

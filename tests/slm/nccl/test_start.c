@@ -113,6 +113,8 @@ TEST(orders_of_sums_that_no_checkpoint_could_keep_or_that_differ_are_refused) {
     const char *tree = "sh -c '[ $RANK = 0 ] || export NCCL_ALGO=Tree; exec \"$@\"' sh";
     assert_int_not_equal(start("torchrun", 2, 2, tree, kept_folder()), 0);
     assert_contains(fixture.output, "the library");
+    assert_contains(fixture.output, "; Ring; ");
+    assert_contains(fixture.output, "; Tree; ");
 }
 
 /* Each of 12 gradients is rounded to 8 bits once before it is sent. */
