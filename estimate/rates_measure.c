@@ -168,7 +168,8 @@ static void call_norm(Bench *b) {
     int64_t n = b->rows, c = b->series->width;
     Tensor y = numbers(b, n, c), mean = f32_vector(b, n), rstd = f32_vector(b, n), x = numbers(b, n, c),
            gain = f32_vector(b, c), bias = f32_vector(b, c);
-    layernorm_forward(b->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, bias);
+    layernorm_forward(b->device, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, gain, bias,
+                      LAYERNORM_EPSILON);
 }
 
 static void call_residual_norm(Bench *b) {

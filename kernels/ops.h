@@ -265,13 +265,15 @@ void dropout(Device *device, Tensor y, Tensor x, Dropout drop);
 /* sum = x + dropout(branch), all [N, C]; the element number of the dropout is row * C + column. sum may be x. */
 void residual_forward(Device *device, Tensor sum, Tensor x, Tensor branch, Dropout drop);
 
-/* y = (x - mean) rstd gain + bias per row, eps 1e-5, biased variance. x [N, C]; gain, bias [C]; bias optional. */
-void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias);
+#define LAYERNORM_EPSILON 1e-5f
+/* y = (x - mean) rstd gain + bias per row, rstd = 1 / sqrt(variance + epsilon), biased variance. x [N, C]; gain, bias
+ * [C]; bias optional; epsilon more than 0. */
+void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias, float epsilon);
 /* dx = dresidual + d(layernorm)/dx dy; dresidual [N, C] is the gradient that arrives past the layernorm, optional, and
  * may be dx. dbias is optional. */
 void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,
                         Tensor rstd, Tensor gain);
-/* residual_forward, then layernorm_forward of the sum, in one pass. */
+/* residual_forward, then layernorm_forward of the sum with LAYERNORM_EPSILON, in one pass. */
 void residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
                                 Tensor gain, Tensor bias, Dropout drop);
 

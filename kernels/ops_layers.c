@@ -109,13 +109,14 @@ static void check_layernorm(const Device *device, const char *op, LayerNormOutpu
     door_expect(op, "gain", gain, DTYPE_F32, x.dims[1], 0);
 }
 
-void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias) {
+void layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias, float epsilon) {
     check_layernorm(device, "layernorm_forward", output, x, gain);
+    if (!(epsilon > 0)) die("layernorm_forward: the epsilon is %g, expected more than 0", (double)epsilon);
     door_expect_optional("layernorm_forward", "bias", bias, DTYPE_F32, x.dims[1], 0);
     DISPATCH(layernorm_forward, 8 * (double)tensor_numel(x),
              ACCESSES(door_reads(x), door_reads(gain), door_reads(bias), door_writes(output.y),
                       door_writes(output.mean), door_writes(output.rstd)),
-             device, output, x, gain, bias);
+             device, output, x, gain, bias, epsilon);
 }
 
 void layernorm_backward(Device *device, NormGradients gradients, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,

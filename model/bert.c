@@ -155,7 +155,7 @@ static Tensor embed(const Bert *bert, const Context *context, const Tensor *fiel
     embedding_forward(context->device, kept->sum, tensor_none(), fields[BERT_IDS],
                       context_weight(context, bert->tokens), fields[BERT_POSITIONS], push_places(bert, context));
     layernorm_forward(context->device, kept->norm, kept->sum, context_weight(context, bert->norm),
-                      context_weight(context, bert->norm + 1));
+                      context_weight(context, bert->norm + 1), LAYERNORM_EPSILON);
     context_drop(context, x, bert->config.dropout, SITE_EMBEDDING);
     pass_dump(context->pass, x, "embedded");
     bool trained = context->pass->train && !bert->blocks.frozen && !bert->config.frozen_embeddings;

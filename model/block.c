@@ -222,8 +222,8 @@ static Tensor norm(const Block *b, int which, Stream in, Tensor y, Tensor *sum, 
                                    in.residual, in.branch, gain, bias, in.drop);
     } else {
         *sum = in.residual;
-        layernorm_forward(b->context->device, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd}, *sum, gain,
-                          bias);
+        layernorm_forward(b->context->device, (LayerNormOutput){.y = y, .mean = *mean, .rstd = *rstd}, *sum, gain, bias,
+                          LAYERNORM_EPSILON);
     }
     return y;
 }

@@ -119,7 +119,8 @@ LayerNormOutput context_norm(const Context *context, int gain, int bias, Tensor 
     LayerNormOutput of = {.y = context_push(context, x.dims[0], x.dims[1]),
                           .mean = arena_1d(context->arena, DTYPE_F32, x.dims[0]),
                           .rstd = arena_1d(context->arena, DTYPE_F32, x.dims[0])};
-    layernorm_forward(context->device, of, x, context_weight(context, gain), context_weight(context, bias));
+    layernorm_forward(context->device, of, x, context_weight(context, gain), context_weight(context, bias),
+                      LAYERNORM_EPSILON);
     return of;
 }
 

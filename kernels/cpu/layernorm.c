@@ -3,14 +3,14 @@
 #include "kernels/cpu/simd.h"
 
 static inline void normalize_row(float *y, float *mean, float *rstd, const float *x, const float *gain,
-                                 const float *bias, int64_t c) {
+                                 const float *bias, int64_t c, float epsilon) {
     float sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < c; j++) sum += x[j];
     float m = sum / (float)c;
 #pragma omp simd reduction(+ : squares)
     for (int64_t j = 0; j < c; j++) squares += (x[j] - m) * (x[j] - m);
-    float r = 1.0f / sqrtf(squares / (float)c + 1e-5f);
+    float r = 1.0f / sqrtf(squares / (float)c + epsilon);
     if (bias)
         for (int64_t j = 0; j < c; j++) y[j] = multiply_add((x[j] - m) * r, gain[j], bias[j]);
     else
@@ -19,12 +19,13 @@ static inline void normalize_row(float *y, float *mean, float *rstd, const float
     *rstd = r;
 }
 
-static void cpu_layernorm_forward(Device *device, LayerNormOutput to, Tensor x, Tensor gain, Tensor bias) {
+static void cpu_layernorm_forward(Device *device, LayerNormOutput to, Tensor x, Tensor gain, Tensor bias,
+                                  float epsilon) {
     int64_t c = x.dims[1];
 #pragma omp parallel for num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < x.dims[0]; i++)
         normalize_row((float *)to.y.data + i * c, (float *)to.mean.data + i, (float *)to.rstd.data + i,
-                      (const float *)x.data + i * c, gain.data, bias.data, c);
+                      (const float *)x.data + i * c, gain.data, bias.data, c, epsilon);
 }
 
 static void cpu_residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput to, Tensor x, Tensor branch,
@@ -41,7 +42,8 @@ static void cpu_residual_layernorm_forward(Device *device, Tensor sum, LayerNorm
         } else {
             for (int64_t j = 0; j < c; j++) out[j] = a[j] + b[j];
         }
-        normalize_row(scaled, (float *)to.mean.data + i, (float *)to.rstd.data + i, out, gain.data, bias.data, c);
+        normalize_row(scaled, (float *)to.mean.data + i, (float *)to.rstd.data + i, out, gain.data, bias.data, c,
+                      LAYERNORM_EPSILON);
     }
 }
 

@@ -68,7 +68,7 @@ GPU_INLINE void store_normalized(T *y, const Pack<T, W> (&row)[R][PACKS], const 
 template <class T, int W, bool RESIDUAL>
 __global__ void __launch_bounds__(MAX_THREADS)
     normalize(T *sum, T *y, float *mean, float *rstd, const T *x, const T *branch, const float *gain, const float *bias,
-              int64_t n, int64_t c, DropoutNumbers drop) {
+              float epsilon, int64_t n, int64_t c, DropoutNumbers drop) {
     constexpr int PACKS = COLUMNS / W, R = ROWS<T, W>;
     SHARED(float, scratch, [2][MAX_THREADS / 32][R]);
     int64_t first = (int64_t)blockIdx.x * R;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(MAX_THREADS)
     }
     block_sums(squares, scratch[1]);
 #pragma unroll
-    for (int r = 0; r < R; r++) squares[r] = 1.0f / sqrtf(squares[r] / (float)c + 1e-5f);
+    for (int r = 0; r < R; r++) squares[r] = 1.0f / sqrtf(squares[r] / (float)c + epsilon);
     if (threadIdx.x == 0)
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -225,7 +225,7 @@ template <int W> unsigned threads_of(const char *op, int64_t c) {
 
 template <bool RESIDUAL>
 void launch_normalize(Device *device, const char *op, Tensor sum, LayerNormOutput to, Tensor x, Tensor branch,
-                      Tensor gain, Tensor bias, Dropout drop) {
+                      Tensor gain, Tensor bias, float epsilon, Dropout drop) {
     int64_t n = x.dims[0], c = x.dims[1];
     if (n == 0) return;
     with_type(x.dtype, [&](auto zero) {
@@ -237,7 +237,8 @@ void launch_normalize(Device *device, const char *op, Tensor sum, LayerNormOutpu
             cuda_check(gpu_launch(normalize<T, W, RESIDUAL>, grid_of(op, ceil_div(n, ROWS<T, W>)), threads_of<W>(op, c),
                                   0, cuda_stream(device), (T *)sum.data, (T *)to.y.data, (float *)to.mean.data,
                                   (float *)to.rstd.data, (const T *)x.data, (const T *)branch.data,
-                                  (const float *)gain.data, (const float *)bias.data, n, c, dropout_numbers(drop)),
+                                  (const float *)gain.data, (const float *)bias.data, epsilon, n, c,
+                                  dropout_numbers(drop)),
                        op);
         });
     });
@@ -245,14 +246,15 @@ void launch_normalize(Device *device, const char *op, Tensor sum, LayerNormOutpu
 
 } // namespace
 
-void cuda_layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias) {
-    launch_normalize<false>(device, "layernorm_forward", tensor_none(), output, x, tensor_none(), gain, bias,
+void cuda_layernorm_forward(Device *device, LayerNormOutput output, Tensor x, Tensor gain, Tensor bias, float epsilon) {
+    launch_normalize<false>(device, "layernorm_forward", tensor_none(), output, x, tensor_none(), gain, bias, epsilon,
                             Dropout());
 }
 
 void cuda_residual_layernorm_forward(Device *device, Tensor sum, LayerNormOutput output, Tensor x, Tensor branch,
                                      Tensor gain, Tensor bias, Dropout drop) {
-    launch_normalize<true>(device, "residual_layernorm_forward", sum, output, x, branch, gain, bias, drop);
+    launch_normalize<true>(device, "residual_layernorm_forward", sum, output, x, branch, gain, bias, LAYERNORM_EPSILON,
+                           drop);
 }
 
 void cuda_layernorm_backward(Device *device, NormGradients to, Tensor dresidual, Tensor dy, Tensor x, Tensor mean,

@@ -133,7 +133,7 @@ static void embed_full(const PsdEncoder *e, const Context *context, const Tensor
     embedding_forward(context->device, kept->embedded, fields[PSD_CLS_ROWS], zeros, context_weight(context, e->cls),
                       zeros, context_weight(context, e->position_table));
     layernorm_forward(context->device, kept->norm, kept->embedded, context_weight(context, e->norm),
-                      context_weight(context, e->norm + 1));
+                      context_weight(context, e->norm + 1), LAYERNORM_EPSILON);
     drop_embedded(e, context, x);
 }
 

@@ -54,7 +54,7 @@ TEST(counts_of_layernorm) {
     Tensor x = of(DTYPE_BF16, ROWS, C), gain = of(DTYPE_F32, C, 0), bias = of(DTYPE_F32, C, 0);
     LayerNormOutput output = {of(DTYPE_BF16, ROWS, C), of(DTYPE_F32, ROWS, 0), of(DTYPE_F32, ROWS, 0)};
     begin();
-    layernorm_forward(rig.cuda, output, x, gain, bias);
+    layernorm_forward(rig.cuda, output, x, gain, bias, LAYERNORM_EPSILON);
     EmulateKernelCounts k = counts_of("normalize<");
     expect("launches", k.launches, 1);
     expect("blocks", k.blocks, BLOCKS);

@@ -58,7 +58,7 @@ static void check_residual_layernorm(DType type, int64_t n, int64_t c, float p, 
     residual_forward(rig.cpu, sum.cpu, x.cpu, branch.cpu, drop);
     residual_forward(rig.cuda, out[0][0].cuda, x.cuda, branch.cuda, on_cuda(&rig, drop));
     layernorm_forward(rig.cuda, (LayerNormOutput){.y = out[0][1].cuda, .mean = out[0][2].cuda, .rstd = out[0][3].cuda},
-                      out[0][0].cuda, gain.cuda, bias.cuda);
+                      out[0][0].cuda, gain.cuda, bias.cuda, LAYERNORM_EPSILON);
     residual_layernorm_forward(rig.cuda, sum.cuda,
                                (LayerNormOutput){.y = out[1][1].cuda, .mean = out[1][2].cuda, .rstd = out[1][3].cuda},
                                x.cuda, branch.cuda, gain.cuda, bias.cuda, on_cuda(&rig, drop));

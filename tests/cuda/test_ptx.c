@@ -48,7 +48,8 @@ static void normalize(void *change) {
     Pair x = pair_normal(&rig, DTYPE_F32, ROWS, COLUMNS, 1), y = pair_poisoned(&rig, DTYPE_F32, ROWS, COLUMNS);
     Pair gain = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1), bias = pair_normal(&rig, DTYPE_F32, COLUMNS, 0, 1);
     Pair mean = pair_poisoned(&rig, DTYPE_F32, ROWS, 0), rstd = pair_poisoned(&rig, DTYPE_F32, ROWS, 0);
-    layernorm_forward(rig.cuda, (LayerNormOutput){y.cuda, mean.cuda, rstd.cuda}, x.cuda, gain.cuda, bias.cuda);
+    layernorm_forward(rig.cuda, (LayerNormOutput){y.cuda, mean.cuda, rstd.cuda}, x.cuda, gain.cuda, bias.cuda,
+                      LAYERNORM_EPSILON);
     rig.cuda->synchronize(rig.cuda);
     rig_close(&rig);
     printf("done\n");

@@ -190,7 +190,7 @@ CASE(dropout, ops_layers, "x element", "", 2 * N * C, 8 * N * C, out(y, N, C, 0,
 CASE(residual_forward, ops_layers, "x element", "", (DROPS ? 3 : 1) * N * C, 12 * N * C, out(sum, N, C, 0, 4),
      in(x, N, C), in(branch, N, C), DROP)
 CASE(layernorm_forward, ops_layers, "x row", "", 8 * N * C, 4 * (2 * N * C + 2 * N + 2 * C), LAYERNORM,
-     in_as(OP_AROUND, x, N, C), f32(gain, C, 0), f32(bias, C, 0))
+     in_as(OP_AROUND, x, N, C), f32(gain, C, 0), f32(bias, C, 0), S.epsilon)
 CASE(layernorm_backward, ops_layers, "dy row", "", 15 * N * C, 4 * (4 * N * C + 2 * N + 5 * C),
      NORM_GRADIENTS(out(dx, N, C, C, 32), N), in(dresidual, N, C), in(dy, N, C), in(x, N, C), f32(mean, N, 0),
      f32_as(OP_POSITIVE, rstd, N), f32(gain, C, 0))

@@ -33,7 +33,8 @@
     X(overwrite, 0)                              /* the gradient of a weight */ \
     X(odd, 0) X(back, 0) X(scaled, 0) X(first, 0) X(overflow, 0) X(step, 7)
 // clang-format on
-#define FOR_EACH_OP_NUMBER(X) X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1) X(center, 0)
+#define FOR_EACH_OP_NUMBER(X)                                                                                          \
+    X(p, 0) X(temperature, 0.5) X(slope, 0.1) X(spread, 1) X(center, 0) X(epsilon, LAYERNORM_EPSILON)
 
 #define OP_SIZE(name, value)   int64_t name;
 #define OP_NUMBER(name, value) float name;

@@ -33,7 +33,7 @@ typedef struct {
     Sequences sequences;
     Attention attention;
     Dropout drop;
-    float temperature;
+    float epsilon, temperature;
     Normed normed[2];
     NormActivation activation;
 } Call;

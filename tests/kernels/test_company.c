@@ -161,7 +161,8 @@ static Rows run_rows(Rig *rig, Tensor x, Tensor w, Tensor gain, Tensor targets) 
     Rows r = {poisoned(rig, n, c),   poisoned(rig, n, 0), poisoned(rig, n, 0),
               poisoned(rig, n, c),   poisoned(rig, n, c), poisoned(rig, n, out),
               poisoned(rig, n, out), poisoned(rig, n, 0), poisoned(rig, n, 0)};
-    layernorm_forward(rig->device, (LayerNormOutput){r.normed, r.mean, r.rstd}, x, gain, tensor_none());
+    layernorm_forward(rig->device, (LayerNormOutput){r.normed, r.mean, r.rstd}, x, gain, tensor_none(),
+                      LAYERNORM_EPSILON);
     gelu_forward(rig->device, r.gelu, x, GELU_ERF);
     tanh_forward(rig->device, r.tanh, x);
     linear_gelu_forward(rig->device, r.activated, r.hidden, x, w, tensor_none(), WEIGHT_OUT_IN,

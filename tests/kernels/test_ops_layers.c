@@ -121,17 +121,18 @@ static void check_large_linear_matches_the_reference(Rig *rig) {
 
 static void run_layernorm(const Call *c) {
     poison(c->y);
-    layernorm_forward(c->device, (LayerNormOutput){.y = c->y, .mean = c->mean, .rstd = c->rstd}, c->x, c->w, c->bias);
+    layernorm_forward(c->device, (LayerNormOutput){.y = c->y, .mean = c->mean, .rstd = c->rstd}, c->x, c->w, c->bias,
+                      c->epsilon);
 }
 
-static void reference_layernorm(const double *x, const Tensor gain, const Tensor bias, int64_t n, int64_t c, double *y,
-                                double *mean, double *rstd) {
+static void reference_layernorm(const double *x, const Tensor gain, const Tensor bias, int64_t n, int64_t c,
+                                double epsilon, double *y, double *mean, double *rstd) {
     for (int64_t r = 0; r < n; r++) {
         double m = 0, v = 0;
         for (int64_t j = 0; j < c; j++) m += x[r * c + j] / (double)c;
         for (int64_t j = 0; j < c; j++) v += (x[r * c + j] - m) * (x[r * c + j] - m) / (double)c;
         mean[r] = m;
-        rstd[r] = 1 / sqrt(v + 1e-5);
+        rstd[r] = 1 / sqrt(v + epsilon);
         for (int64_t j = 0; j < c; j++)
             y[r * c + j] = (x[r * c + j] - m) * rstd[r] * (double)floats(gain)[j] +
                            (tensor_given(bias) ? (double)floats(bias)[j] : 0);
@@ -139,15 +140,17 @@ static void reference_layernorm(const double *x, const Tensor gain, const Tensor
 }
 
 static void check_layernorm(Rig *rig, int64_t n, int64_t c, bool with_bias, bool with_residual, bool in_place) {
+    float epsilon = n % 2 ? LAYERNORM_EPSILON : 1e-3f;
     Call call = {.device = rig->device,
                  .y = poisoned(rig, n, c),
                  .mean = poisoned(rig, n, 0),
                  .rstd = poisoned(rig, n, 0),
                  .x = normal(rig, n, c),
                  .w = normal(rig, c, 0),
-                 .bias = with_bias ? normal(rig, c, 0) : tensor_none()};
+                 .bias = with_bias ? normal(rig, c, 0) : tensor_none(),
+                 .epsilon = epsilon};
     double *x = widened(rig, call.x), *y = doubles(rig, n * c), *mean = doubles(rig, n), *rstd = doubles(rig, n);
-    reference_layernorm(x, call.w, call.bias, n, c, y, mean, rstd);
+    reference_layernorm(x, call.w, call.bias, n, c, (double)epsilon, y, mean, rstd);
     run_layernorm(&call);
     expect(rig, "layernorm y", call.y, y, sum_error(c, 12));
     expect(rig, "layernorm mean", call.mean, mean, sum_error(c, 4) * sqrt((double)c)); /* of terms sqrt(c) larger */
@@ -203,7 +206,7 @@ static void check_residual_layernorm_matches_the_reference(Rig *rig) {
         double *wsum = widened(rig, x), *wy = doubles(rig, n * c), *wm = doubles(rig, n), *wr = doubles(rig, n);
         for (int64_t i = 0; i < n * c; i++)
             wsum[i] += (drop.p > 0 ? keep_factor(drop, (uint64_t)i) : 1) * (double)floats(branch)[i];
-        reference_layernorm(wsum, gain, bias, n, c, wy, wm, wr);
+        reference_layernorm(wsum, gain, bias, n, c, (double)LAYERNORM_EPSILON, wy, wm, wr);
         residual_layernorm_forward(rig->device, sum, (LayerNormOutput){.y = y, .mean = mean, .rstd = rstd}, x, branch,
                                    gain, bias, drop);
         expect(rig, "residual_layernorm sum", sum, wsum, 4 * U);
