@@ -16,7 +16,8 @@
 
 /* How a weight matrix is stored: GPT-2's Conv1D is [in, out] (y = x W), nn.Linear is [out, in] (y = x W^T). */
 typedef enum { WEIGHT_IN_OUT, WEIGHT_OUT_IN } WeightLayout;
-typedef enum { GELU_TANH, GELU_ERF } GeluKind; /* gelu_new of GPT-2; the exact one */
+typedef enum { GELU_TANH, GELU_ERF } GeluKind;     /* gelu_new of GPT-2; the exact one */
+typedef enum { GATE_SIGMOID, GATE_GELU } GateKind; /* GLU (Dauphin et al., 2017); GEGLU with the exact GELU */
 
 /* Inverted dropout: element e is kept, times 1/(1-p), iff philox_bits(seed, purpose, *step, e) >= p 2^32.
  * p = 0 switches it off. Nothing is stored: the backward draws the same numbers again. The step lies in the device's
@@ -66,6 +67,12 @@ typedef struct {
     int64_t length;
     int taps, stride, padding;
 } Window;
+
+/* A depthwise convolution in time inside each sequence: tap m of row t sees row t + m dilation - before. `before` is
+ * the number of rows of zeros before a sequence; (taps - 1) dilation, the most, makes the convolution causal. */
+typedef struct {
+    int taps, before, dilation;
+} DepthwiseWindow;
 
 /* A convolution over samples of in[0] x in[1] x in[2] positions (t, h, w; w runs fastest), each a row of channels, with
  * `padding` positions of zeros before and behind each axis. */
@@ -317,6 +324,11 @@ void tanh_backward(Device *device, Tensor dx, Tensor dy, Tensor y);
 void leaky_relu_forward(Device *device, Tensor y, Tensor x, float slope);
 void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float slope);
 
+/* y = x sigmoid(x), elementwise. y may be x. */
+void silu_forward(Device *device, Tensor y, Tensor x);
+/* y = a sigmoid(b) or a gelu(b), elementwise: x T [N, 2C] holds a | b, so the gate b is its second half; y T [N, C]. */
+void gate_forward(Device *device, Tensor y, Tensor x, GateKind kind);
+
 enum { DROPOUT_KEY_BITS = 20, DROPOUT_ROW_BITS = 24 }; /* of an element's number in attention */
 /* Scaled dot-product attention inside each sequence. qkv [N, 3C] holds q | k | v, each C wide, heads contiguous; out
  * [N, C]; lse f32 [n_heads, N] is the log-sum-exp of each row's scores, all that the backward needs of the softmax.
@@ -343,6 +355,12 @@ int64_t window_positions(Window window);
 void unfold_forward(Device *device, Tensor y, Tensor x, Window window);
 /* dx = the sum over all windows that a row is in, in the order of the taps. */
 void unfold_backward(Device *device, Tensor dx, Tensor dy, Window window);
+
+/* y[t, c] = bias[c] + the sum over taps m of w[c, m] x[t + m dilation - before, c], rows counted in their sequence,
+ * with zeros beyond both of its ends. x, y T [N, C], y not x; w f32 [C, taps], torch's [C, 1, taps]; bias f32 [C],
+ * optional. The number for a sequence does not depend on the other sequences. */
+void depthwise_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Sequences sequences,
+                       DepthwiseWindow window);
 
 /* Returns the number of positions of the windows along an axis: (in + 2 padding - taps) / stride + 1, rounded down. */
 int convolution_positions(Convolution convolution, int axis);
@@ -408,6 +426,13 @@ void stem_backward(Device *device, StemGradients gradients, Tensor dy, Tensor x,
 /* y[s] = mean of the `length` rows of sequence s, and its backward. x T [S length, C], y T [S, C]. */
 void mean_rows_forward(Device *device, Tensor y, Tensor x, int64_t length);
 void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length);
+
+enum { DIRECTION_MAX_SIZE = 16 };
+/* Finds for each row the row of the table with the largest dot product, the first of equal ones: ids i32 [N]; margins
+ * f32 [N] (optional) is the largest product minus the second largest. x f32 [N, D], table f32 [K, D], D at most
+ * DIRECTION_MAX_SIZE, K at least 2. NaN is never the largest: a row of which all products are NaN, as where x has one,
+ * gets id 0 and the margin NaN. */
+void nearest_direction(Device *device, Tensor ids, Tensor margins, Tensor x, Tensor table);
 
 /* Softmax cross-entropy of the first `classes` columns of logits [N, V] against targets i32 [N]; a negative target is a
  * row without a loss. Columns behind them are padding, which is not read. loss f32 [N], times weights f32 [N]

@@ -1,5 +1,8 @@
-/* Door functions of layers: embeddings, rows, dropout, layer norms, linear layers, GELU, attention, means. */
+/* Door functions of layers: embeddings, rows, dropout, layer norms, linear layers, GELU and gates, depthwise
+ * convolutions, attention, means, nearest directions. */
 #include "kernels/door.h"
+
+#include <stdlib.h>
 
 /* Dies unless x is a matrix of activations, and a and b (NULL: there is none) are like it. */
 static void check_alike(const Device *device, const char *op, const char *x_name, Tensor x, const char *a_name,
@@ -303,18 +306,72 @@ void leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, float s
              device, dx, dy, x, slope);
 }
 
-/* Returns the pairs of a query and a key that the query sees, over all sequences. */
-static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, Attention attention) {
-    double pairs = 0;
+/* y = x / (1 + exp(-x)). */
+void silu_forward(Device *device, Tensor y, Tensor x) {
+    check_alike(device, "silu_forward", "x", x, "y", y, NULL, y);
+    DISPATCH(silu_forward, 4 * (double)tensor_numel(x), ACCESSES(door_reads(x), door_writes(y)), device, y, x);
+}
+
+void gate_forward(Device *device, Tensor y, Tensor x, GateKind kind) {
+    const char *op = "gate_forward";
+    door_expect(op, "y", y, door_activation_type(device, op, "y", y), -1, -1);
+    door_expect(op, "x", x, y.dtype, y.dims[0], 2 * y.dims[1]);
+    DISPATCH(gate_forward, (kind == GATE_SIGMOID ? 4 : 10) * (double)tensor_numel(y),
+             ACCESSES(door_reads(x), door_writes(y)), device, y, x, kind);
+}
+
+/* Dies unless the sequences are the rows of x. */
+static void check_sequences(const char *op, const char *name, Tensor x, Sequences sequences) {
     door_expect(op, "offsets", sequences.offsets, DTYPE_I32, sequences.count + 1, 0);
     const int32_t *at = sequences.host_offsets;
-    if (at[0] != 0 || at[sequences.count] != qkv.dims[0])
-        die("%s: the sequences are rows %d .. %d, qkv has %lld", op, at[0], at[sequences.count],
-            (long long)qkv.dims[0]);
+    if (at[0] != 0 || at[sequences.count] != x.dims[0])
+        die("%s: the sequences are rows %d .. %d, %s has %lld", op, at[0], at[sequences.count], name,
+            (long long)x.dims[0]);
     for (int s = 0; s < sequences.count; s++) {
         int32_t length = at[s + 1] - at[s];
         if (length < 0 || length >= 1 << 20) die("%s: sequence %d has %d rows, expected 0 .. 2^20 - 1", op, s, length);
-        double t = length;
+    }
+}
+
+/* Returns the pairs of a row and a tap that sees a row of the same sequence. */
+static double depthwise_pairs(Sequences sequences, DepthwiseWindow window) {
+    double pairs = 0;
+    for (int s = 0; s < sequences.count; s++)
+        for (int64_t tap = 0; tap < window.taps; tap++) {
+            int64_t length = sequences.host_offsets[s + 1] - sequences.host_offsets[s];
+            int64_t outside = llabs(tap * window.dilation - window.before);
+            if (outside < length) pairs += (double)(length - outside);
+        }
+    return pairs;
+}
+
+void depthwise_forward(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Sequences sequences,
+                       DepthwiseWindow window) {
+    const char *op = "depthwise_forward";
+    check_alike(device, op, "x", x, "y", y, NULL, y);
+    if (window.taps < 1 || window.dilation < 1 || window.before < 0 ||
+        window.before > (window.taps - (int64_t)1) * window.dilation)
+        die("%s: %d taps of dilation %d with %d rows before, expected at least one tap, a dilation of at least 1, and "
+            "0 "
+            ".. (taps - 1) dilation rows before",
+            op, window.taps, window.dilation, window.before);
+    door_expect(op, "w", w, DTYPE_F32, x.dims[1], window.taps);
+    door_expect_optional(op, "bias", bias, DTYPE_F32, x.dims[1], 0);
+    check_sequences(op, "x", x, sequences);
+    if (y.data == x.data && x.dims[0]) die("%s: y is x, whose rows are read for several rows of y", op);
+    DISPATCH(depthwise_forward,
+             (double)x.dims[1] * 2 * depthwise_pairs(sequences, window) +
+                 (tensor_given(bias) ? (double)tensor_numel(x) : 0),
+             ACCESSES(door_reads(sequences.offsets), door_reads(x), door_reads(w), door_reads(bias), door_writes(y)),
+             device, y, x, w, bias, sequences, window);
+}
+
+/* Returns the pairs of a query and a key that the query sees, over all sequences. */
+static double attention_pairs(const char *op, Tensor qkv, Sequences sequences, Attention attention) {
+    double pairs = 0;
+    check_sequences(op, "qkv", qkv, sequences);
+    for (int s = 0; s < sequences.count; s++) {
+        double t = sequences.host_offsets[s + 1] - sequences.host_offsets[s];
         pairs += attention.causal ? t * (t + 1) / 2 : t * t;
     }
     return pairs;
@@ -421,4 +478,21 @@ void mean_rows_backward(Device *device, Tensor dx, Tensor dy, int64_t length) {
     check_mean_rows(device, "mean_rows_backward", "dy", dy, "dx", dx, length);
     DISPATCH(mean_rows_backward, (double)tensor_numel(dy), ACCESSES(door_reads(dy), door_writes(dx)), device, dx, dy,
              length);
+}
+
+/* A product, and two comparisons of it. */
+void nearest_direction(Device *device, Tensor ids, Tensor margins, Tensor x, Tensor table) {
+    const char *op = "nearest_direction";
+    door_expect(op, "x", x, DTYPE_F32, -1, -1);
+    door_expect(op, "table", table, DTYPE_F32, -1, x.dims[1]);
+    door_expect(op, "ids", ids, DTYPE_I32, x.dims[0], 0);
+    door_expect_optional(op, "margins", margins, DTYPE_F32, x.dims[0], 0);
+    double n = (double)x.dims[0], k = (double)table.dims[0], d = (double)x.dims[1];
+    if (x.dims[1] < 1 || x.dims[1] > DIRECTION_MAX_SIZE)
+        die("%s: rows of %lld numbers, expected 1 .. %d", op, (long long)x.dims[1], DIRECTION_MAX_SIZE);
+    if (table.dims[0] < 2 || table.dims[0] > INT32_MAX)
+        die("%s: a table of %lld rows, expected 2 .. 2^31 - 1", op, (long long)table.dims[0]);
+    DISPATCH(nearest_direction, n * k * (2 * d + 2),
+             ACCESSES(door_reads(x), door_reads(table), door_writes(ids), door_writes(margins)), device, ids, margins,
+             x, table);
 }

@@ -28,12 +28,15 @@
     X(tanh_backward)                                                                                                   \
     X(leaky_relu_forward)                                                                                              \
     X(leaky_relu_backward)                                                                                             \
+    X(silu_forward)                                                                                                    \
+    X(gate_forward)                                                                                                    \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
     X(cache_rows)                                                                                                      \
     X(attention_cached_forward)                                                                                        \
     X(unfold_forward)                                                                                                  \
     X(unfold_backward)                                                                                                 \
+    X(depthwise_forward)                                                                                               \
     X(conv3d_forward)                                                                                                  \
     X(conv3d_backward)                                                                                                 \
     X(max_pool_forward)                                                                                                \
@@ -50,6 +53,7 @@
     X(stem_backward)                                                                                                   \
     X(mean_rows_forward)                                                                                               \
     X(mean_rows_backward)                                                                                              \
+    X(nearest_direction)                                                                                               \
     X(cross_entropy_forward)                                                                                           \
     X(cross_entropy_forward_backward)                                                                                  \
     X(soft_cross_entropy_forward)                                                                                      \

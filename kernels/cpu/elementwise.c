@@ -1,4 +1,5 @@
-/* Dropout, residual, GELU, tanh, leaky ReLU, gather and scatter, sum: one pass each, limited by memory bandwidth. */
+/* Dropout, residual, GELU, tanh, leaky ReLU, SiLU, gates, gather and scatter, sum: one pass each, limited by memory
+ * bandwidth. */
 #include "kernels/cpu/simd.h"
 
 enum { PIECE = 4096 }; /* elements that a thread takes at once: the dropout factors of a piece stay in the L1 cache */
@@ -127,6 +128,31 @@ static void cpu_leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor
     float *out = dx.data;
 #pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
     for (int64_t i = 0; i < tensor_numel(x); i++) out[i] = in[i] > 0 ? up[i] : slope * up[i];
+}
+
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exp_approximate(-x)); }
+
+static void cpu_silu_forward(Device *device, Tensor y, Tensor x) {
+    const float *in = x.data;
+    float *out = y.data;
+#pragma omp parallel for simd num_threads(device->n_threads) schedule(static)
+    for (int64_t i = 0; i < tensor_numel(x); i++) out[i] = in[i] * sigmoid(in[i]);
+}
+
+static void cpu_gate_forward(Device *device, Tensor y, Tensor x, GateKind kind) {
+    int64_t c = y.dims[1];
+#pragma omp parallel for num_threads(device->n_threads) schedule(static)
+    for (int64_t row = 0; row < y.dims[0]; row++) {
+        const float *a = (const float *)x.data + row * 2 * c, *b = a + c;
+        float *out = (float *)y.data + row * c;
+        if (kind == GATE_SIGMOID) {
+#pragma omp simd
+            for (int64_t j = 0; j < c; j++) out[j] = a[j] * sigmoid(b[j]);
+        } else {
+#pragma omp simd
+            for (int64_t j = 0; j < c; j++) out[j] = a[j] * (b[j] * normal_distribution(b[j]));
+        }
+    }
 }
 
 static void cpu_cast(Device *device, Tensor y, Tensor x) {

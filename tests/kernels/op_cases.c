@@ -226,6 +226,11 @@ CASE(leaky_relu_forward, ops_layers, "x element", "", N *C, 8 * N * C, out(y, N,
 CASE(leaky_relu_backward, ops_layers, "dy element", "", N *C, 12 * N * C, out(dx, N, C, 0, 2), in(dy, N, C),
      in(x, N, C), S.slope)
 
+CASE(silu_forward, ops_forward, "x element", "", 4 * N * C, 8 * N * C, out(y, N, C, 0, 16), in_as(OP_AROUND, x, N, C))
+/* b of a gate is the second half of x. */
+CASE(gate_forward, ops_forward, "x any", "", (S.kind == GATE_GELU ? 10 : 4) * N * C, 12 * N * C, out(y, N, C, 0, 16),
+     in_as(OP_AROUND, x, N, 2 * C), (GateKind)S.kind)
+
 /* Causal: 6, 1 and 3 pairs in sequences of 3, 1 and 2 rows. */
 CASE(attention_forward, ops_layers, "qkv row first", "", 10 * (4 * C + (DROPS ? 7 : 5) * S.heads),
      4 * (4 * N * C + S.heads * N + 4), out(out, N, C, N, 32), flag(lse, S.heads, N, N, 32), QKV, sequences(call),
@@ -243,6 +248,10 @@ CASE(unfold_forward, ops_volumes, "x any", "", 0, 4 * (N * C + 2 * WINDOWS * C),
      in(x, N, C), WINDOW)
 CASE(unfold_backward, ops_volumes, "dy any", "", 2 * 2 * 2 * C, 4 * (N * C + 2 * WINDOWS * C), out(dx, N, C, S.k, 0),
      in(dy, WINDOWS, S.k *C), WINDOW)
+/* Two taps, the first of which sees the row before: 5, 1 and 3 pairs in sequences of 3, 1 and 2 rows. */
+CASE(depthwise_forward, ops_forward, "x any", "", 2 * 9 * C + N * C, 4 * (2 * N * C + S.k * C + C + 4),
+     out(y, N, C, S.k, 2), in(x, N, C), f32(w, C, S.k), f32(bias, C, 0), sequences(call),
+     (DepthwiseWindow){(int)S.k, (int)S.before, (int)S.dilation})
 CASE(conv3d_forward, ops_volumes, "x row", "", 2 * N * C * S.o + N * S.o, 4 * (N * C + N * S.o + C * S.o + S.o),
      out(y, POSITIONS, S.o, C *TAPS, 2), in(x, N, C), in(w, S.o, C *TAPS), in(bias, S.o, 0), CONVOLUTION)
 CASE(conv3d_backward, ops_volumes, "dy row", "", 4 * N * C * S.o + N * S.o + N * C,
@@ -299,6 +308,10 @@ CASE(mean_rows_forward, ops_layers, "x any", "", N *C, 4 * (N * C + SHORT * C), 
      in(x, N, C), S.length)
 CASE(mean_rows_backward, ops_layers, "dy any", "", SHORT *C, 4 * (N * C + SHORT * C), out(dx, N, C, 0, 4),
      in(dy, SHORT, C), S.length)
+
+CASE(nearest_direction, ops_forward, "x row ids=none", "c=16", N *V *(2 * C + 2), 4 * (N * C + V * C + 2 * N),
+     argument(ids, OP_OUTPUT, DTYPE_I32, N, 0, 0, OP_NORMAL, 0), out_f32(margins, N, 0, C, 4), f32(x, N, C),
+     f32(table, V, C))
 
 CASE(cross_entropy_forward, ops_losses, "logits row", "", 4 * N * V + N, 4 * (N * V + 4 * N), LOSS,
      in_as(OP_LOGITS, logits, N, V), V, i32(OP_TARGETS, targets, N, V), f32(weights, N, 0))

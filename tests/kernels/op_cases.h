@@ -17,8 +17,9 @@
 // clang-format off
 #define FOR_EACH_OP_SIZE(X) \
     X(n, 6) X(c, 12) X(v, 10) X(heads, 3)        /* rows, channels, classes or ids or outputs, heads */ \
-    X(layout, WEIGHT_OUT_IN) X(kind, GELU_TANH)  /* of weights, of GELU */ \
+    X(layout, WEIGHT_OUT_IN) X(kind, GELU_TANH)  /* of weights, of GELU or a gate */ \
     X(length, 3) X(k, 2) X(stride, 1) X(pad, 0)  /* rows of a sequence; taps and steps of windows and convolutions */ \
+    X(before, 1) X(dilation, 1)                  /* of a depthwise window */ \
     X(each, 0) X(causal, 1)                      /* rows of each sequence of attention; 0: a half, one, the rest */ \
     X(capacity, 1) X(longest, 1)                 /* rows of a slot of cached keys, and cached */ \
     X(t, 1) X(h, 2) X(w, 3) X(taps, 1) X(o, 12)  /* of a convolution: positions, taps along an axis, outputs */ \

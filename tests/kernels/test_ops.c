@@ -57,6 +57,9 @@ static void expect_no_nan(Rig *rig, const OpCase *c, const OpCall *call) {
         bool is_float = a->type == DTYPE_F32 && !doubles;
         for (int64_t k = 0; is_float && k < tensor_numel(a->on[0]); k++)
             if (isnan(floats(a->on[0])[k])) fail_msg("%s: %s[%lld] is NaN", c->name, a->name, (long long)k);
+        for (int64_t k = 0; a->type == DTYPE_I32 && a->role == OP_OUTPUT && k < tensor_numel(a->on[0]); k++)
+            if (integers(a->on[0])[k] == INT32_MIN)
+                fail_msg("%s: %s[%lld] is not written", c->name, a->name, (long long)k);
         if (a->role != OP_INPUT) hash_output(rig, a->on[0]);
     }
 }
@@ -134,6 +137,23 @@ static const struct {
      "soft_cross_entropy_forward: targets is f32 [6, 9], expected f32 [6, 10]"},
     {OP_soft_cross_entropy_forward_backward, "labels[1]=10",
      "soft_cross_entropy: labels[1] is 10, expected less than 10"},
+    {OP_layernorm_forward, "epsilon=0", "layernorm_forward: the epsilon is 0, expected more than 0"},
+    {OP_silu_forward, "y:6x13", "silu_forward: y is f32 [6, 13], expected f32 [6, 12]"},
+    {OP_gate_forward, "x:6x12", "gate_forward: x is f32 [6, 12], expected f32 [6, 24]"},
+    {OP_depthwise_forward, "before=2",
+     "depthwise_forward: 2 taps of dilation 1 with 2 rows before, expected at least one tap, a dilation of at least 1, "
+     "and 0 .. (taps - 1) dilation rows before"},
+    {OP_depthwise_forward, "dilation=0", "depthwise_forward: 2 taps of dilation 0 with 1 rows before"},
+    {OP_depthwise_forward, "k=0", "depthwise_forward: 0 taps of dilation 1 with 1 rows before"},
+    {OP_depthwise_forward, "before=-1", "depthwise_forward: 2 taps of dilation 1 with -1 rows before"},
+    {OP_depthwise_forward, "w:12x3", "depthwise_forward: w is f32 [12, 3], expected f32 [12, 2]"},
+    {OP_depthwise_forward, "bias:13", "depthwise_forward: bias is f32 [13], expected f32 [12]"},
+    {OP_depthwise_forward, "x:7x12 y:7x12", "depthwise_forward: the sequences are rows 0 .. 6, x has 7"},
+    {OP_depthwise_forward, "y:@x", "depthwise_forward: y is x, whose rows are read for several rows of y"},
+    {OP_nearest_direction, "c=17", "nearest_direction: rows of 17 numbers, expected 1 .. 16"},
+    {OP_nearest_direction, "v=1", "nearest_direction: a table of 1 rows, expected 2 .. 2^31 - 1"},
+    {OP_nearest_direction, "table:10x11", "nearest_direction: table is f32 [10, 11], expected f32 [any, 12]"},
+    {OP_nearest_direction, "margins:5", "nearest_direction: margins is f32 [5], expected f32 [6]"},
     {OP_tanh_backward, "dy:12x6", "tanh_backward: dy is f32 [12, 6], expected f32 [6, 12]"},
     {OP_place_rows, "rows[1]=6", "place_rows: rows[1] is 6, expected less than 6, and not below -1"},
     {OP_squared_error_forward, "targets:12x6", "squared_error_forward: targets is f32 [12, 6], expected f32 [6, 12]"},
