@@ -1,5 +1,5 @@
-/* Casts, dropout, residual, GELU, tanh, leaky ReLU, gather and scatter, sum. All of them are limited by memory: each
- * number is read once and written once. */
+/* Casts, dropout, residual, GELU, tanh, leaky ReLU, SiLU, gates, gather and scatter, sum. All of them are limited by
+ * memory: each number is read once and written once. */
 #include "kernels/cuda/check_index.h"
 #include "kernels/cuda/gelu.h"
 #include "kernels/cuda/memory.h"
@@ -133,6 +133,43 @@ template <int N> struct LeakyRelu {
         return dy;
     }
 };
+
+/* 1 / (1 + exp(-x)). As in tanh_gelu_sigmoid, the error of the fast exponential is that of one rounding. */
+GPU_INLINE float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+struct Silu {
+    static constexpr int INPUTS = 1;
+    template <int W> GPU_INLINE Pack<float, W> operator()(uint64_t, Pack<float, W> x, Pack<float, W>) const {
+#pragma unroll
+        for (int i = 0; i < W; i++) x[i] *= sigmoid(x[i]);
+        return x;
+    }
+};
+
+/* y[row] = a sigmoid(b) or a gelu(b) of row a | b of x, 2 c wide; W numbers a thread. Grid: n / (BLOCK W), n those of
+ * y. Bytes: 3 n times the size of T. */
+template <GateKind KIND, class T, int W>
+__global__ void __launch_bounds__(BLOCK) gate(T *y, const T *x, int64_t n, int64_t c) {
+    int64_t at = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * W;
+    if (at >= n) return;
+    const T *from = x + at + at / c * c;
+    Pack<float, W> a = convert<float>(load_pack<W>(from)), b = convert<float>(load_pack<W>(from + c));
+#pragma unroll
+    for (int i = 0; i < W; i++) a[i] *= KIND == GATE_SIGMOID ? sigmoid(b[i]) : gelu<GELU_ERF>(b[i]);
+    store_pack(y + at, convert<T>(a));
+}
+
+template <GateKind KIND> void launch_gate(Device *device, Tensor y, Tensor x) {
+    int64_t n = tensor_numel(y), c = y.dims[1];
+    if (n == 0) return;
+    with_packs(y.dtype, c, {y.data, x.data}, [&](auto zero, auto width) {
+        using T = decltype(zero);
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(gate<KIND, T, W>, grid_of("gate_forward", ceil_div(n, BLOCK * W)), BLOCK, 0,
+                              cuda_stream(device), (T *)y.data, (const T *)x.data, n, c),
+                   "gate_forward");
+    });
+}
 
 /* to[i] = from[rows[i]], or to[rows[i]] = from[i]: the rows are those of `from` or of `to`, the other is null.
  *
@@ -273,6 +310,20 @@ void cuda_leaky_relu_backward(Device *device, Tensor dx, Tensor dy, Tensor x, fl
         using T = decltype(zero);
         launch_map<T, T>(device, "leaky_relu_backward", dx, dy, x, LeakyRelu<2>{slope});
     });
+}
+
+void cuda_silu_forward(Device *device, Tensor y, Tensor x) {
+    with_type(x.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        launch_map<T, T>(device, "silu_forward", y, x, tensor_none(), Silu());
+    });
+}
+
+void cuda_gate_forward(Device *device, Tensor y, Tensor x, GateKind kind) {
+    if (kind == GATE_SIGMOID)
+        launch_gate<GATE_SIGMOID>(device, y, x);
+    else
+        launch_gate<GATE_GELU>(device, y, x);
 }
 
 void cuda_gather_rows(Device *device, Tensor y, Tensor x, Tensor rows) {

@@ -87,7 +87,9 @@ static void op_on_both(int op, DType type, const char *changes) {
         Tensor cpu = a->on[0], cuda = a->on[1];
         int64_t n = tensor_numel(cpu), rows = a->by == OP_BY_ROW ? a->rows : n;
         int64_t columns = a->by == OP_BY_ROW ? a->columns : a->by == OP_BY_ITSELF;
-        Pair p = {rig_shaped(cpu.data, cpu.dtype, rows, columns), rig_shaped(cuda.data, cuda.dtype, rows, columns)};
+        DType type_of_bits =
+            cuda.dtype == DTYPE_I32 ? DTYPE_F32 : cuda.dtype; /* indices are equal, and so their bits */
+        Pair p = {rig_shaped(cpu.data, DTYPE_F32, rows, columns), rig_shaped(cuda.data, type_of_bits, rows, columns)};
         check_output(what, p, a->tolerance > 0 ? a->tolerance + error_in(a->type, 0, 0) : 0);
     }
     rig_clear(&rig);

@@ -86,7 +86,7 @@ static int32_t integer_of(const OpCall *call, const OpArgument *a, uint64_t seed
                           double limit) {
     int64_t most = limit < 1 ? 1 : (int64_t)limit;
     const OpSize *s = &call->size;
-    if (a->role == OP_OUTPUT) return INT32_MIN;
+    if (a->role == OP_OUTPUT) return -1; /* the bits of a NaN */
     switch (content) {
     case OP_CONSTANT:
         return (int32_t)limit;
