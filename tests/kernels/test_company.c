@@ -110,6 +110,27 @@ static void check_sequences_do_not_depend_on_each_other(Rig *rig) {
     }
 }
 
+static void check_sequences_of_a_depthwise_convolution_do_not_depend_on_each_other(Rig *rig) {
+    enum { COUNT = 6 };
+    const int lengths[COUNT] = {3, 150, 0, 1, 64, 29};
+    const DepthwiseWindow windows[] = {{31, 30, 1}, {15, 7, 1}, {4, 5, 3}};
+    const int64_t c = 77;
+    Sequences sequences = packed(rig, lengths, COUNT);
+    Tensor x = normal(rig, sequences.host_offsets[COUNT], c), bias = normal(rig, c, 0);
+    for (int i = 0; i < 3; i++) {
+        Tensor w = normal(rig, c, windows[i].taps), y = poisoned(rig, x.dims[0], c);
+        depthwise_forward(rig->device, y, x, w, bias, sequences, windows[i]);
+        for (int s = 0; s < COUNT; s++) {
+            int64_t first = sequences.host_offsets[s], length = lengths[s];
+            if (!length) continue;
+            Tensor own = poisoned(rig, length, c);
+            depthwise_forward(rig->device, own, some_rows(rig, x, first, length), w, bias, packed(rig, &lengths[s], 1),
+                              windows[i]);
+            expect_same(rig, "y of a sequence alone", own, tensor_rows(y, first, length));
+        }
+    }
+}
+
 /* ---- samples ---- */
 
 static void check_samples_of_a_convolution_do_not_depend_on_each_other(Rig *rig) {
@@ -153,14 +174,14 @@ static void check_samples_of_the_stem_do_not_depend_on_each_other(Rig *rig) {
 /* ---- elements and rows of other operations ---- */
 
 typedef struct {
-    Tensor normed, mean, rstd, gelu, tanh, hidden, activated, loss, correct;
+    Tensor normed, mean, rstd, gelu, tanh, hidden, activated, loss, silu, glu, geglu, correct;
 } Rows;
 
 static Rows run_rows(Rig *rig, Tensor x, Tensor w, Tensor gain, Tensor targets) {
     int64_t n = x.dims[0], c = x.dims[1], out = w.dims[0];
-    Rows r = {poisoned(rig, n, c),   poisoned(rig, n, 0), poisoned(rig, n, 0),
-              poisoned(rig, n, c),   poisoned(rig, n, c), poisoned(rig, n, out),
-              poisoned(rig, n, out), poisoned(rig, n, 0), poisoned(rig, n, 0)};
+    Rows r = {poisoned(rig, n, c), poisoned(rig, n, 0),     poisoned(rig, n, 0),     poisoned(rig, n, c),
+              poisoned(rig, n, c), poisoned(rig, n, out),   poisoned(rig, n, out),   poisoned(rig, n, 0),
+              poisoned(rig, n, c), poisoned(rig, n, c / 2), poisoned(rig, n, c / 2), poisoned(rig, n, 0)};
     layernorm_forward(rig->device, (LayerNormOutput){r.normed, r.mean, r.rstd}, x, gain, tensor_none(),
                       LAYERNORM_EPSILON);
     gelu_forward(rig->device, r.gelu, x, GELU_ERF);
@@ -168,21 +189,38 @@ static Rows run_rows(Rig *rig, Tensor x, Tensor w, Tensor gain, Tensor targets) 
     linear_gelu_forward(rig->device, r.activated, r.hidden, x, w, tensor_none(), WEIGHT_OUT_IN,
                         (GeluDropout){.kind = GELU_TANH});
     cross_entropy_forward(rig->device, r.loss, r.correct, x, x.dims[1], targets, tensor_none());
+    silu_forward(rig->device, r.silu, x);
+    gate_forward(rig->device, r.glu, x, GATE_SIGMOID);
+    gate_forward(rig->device, r.geglu, x, GATE_GELU);
     return r;
 }
 
 static void check_rows_of_other_operations_do_not_depend_on_each_other(Rig *rig) {
-    const int64_t n = 23, c = 77;
+    const int64_t n = 23, c = 78;
     Tensor x = normal(rig, n, c), w = normal(rig, 13, c), gain = normal(rig, c, 0),
            targets = below(rig, n, (uint32_t)c);
     Rows all = run_rows(rig, x, w, gain, targets);
     for (int64_t count = 1; count < 8; count += 2) {
         int64_t first = n - count;
         Rows some = run_rows(rig, some_rows(rig, x, first, count), w, gain, tensor_rows(targets, first, count));
-        const Tensor got[] = {some.normed, some.mean,   some.rstd,      some.gelu,
-                              some.tanh,   some.hidden, some.activated, some.loss},
-                     want[] = {all.normed, all.mean, all.rstd, all.gelu, all.tanh, all.hidden, all.activated, all.loss};
-        for (int i = 0; i < 8; i++) expect_same(rig, "some rows", got[i], tensor_rows(want[i], first, count));
+        const Tensor got[] = {some.normed,    some.mean, some.rstd, some.gelu, some.tanh, some.hidden,
+                              some.activated, some.loss, some.silu, some.glu,  some.geglu},
+                     want[] = {all.normed,    all.mean, all.rstd, all.gelu, all.tanh, all.hidden,
+                               all.activated, all.loss, all.silu, all.glu,  all.geglu};
+        for (int i = 0; i < 11; i++) expect_same(rig, "some rows", got[i], tensor_rows(want[i], first, count));
+    }
+}
+
+static void check_directions_do_not_depend_on_each_other(Rig *rig) {
+    const int64_t n = 23, k = 300, d = 8;
+    Tensor x = normal(rig, n, d), table = normal(rig, k, d), ids = tensor(rig, DTYPE_I32, n, 0);
+    Tensor margins = poisoned(rig, n, 0);
+    nearest_direction(rig->device, ids, margins, x, table);
+    for (int64_t count = 1; count < 8; count += 2) {
+        Tensor own_ids = tensor(rig, DTYPE_I32, count, 0), own = poisoned(rig, count, 0);
+        nearest_direction(rig->device, own_ids, own, some_rows(rig, x, n - count, count), table);
+        expect_same(rig, "ids of some rows", own_ids, tensor_rows(ids, n - count, count));
+        expect_same(rig, "margins of some rows", own, tensor_rows(margins, n - count, count));
     }
 }
 
@@ -191,9 +229,11 @@ int main(void) {
         ops_test(rows_of_a_linear_layer_do_not_depend_on_each_other),
         ops_test(the_last_row_of_many_is_that_of_few),
         ops_test(sequences_do_not_depend_on_each_other),
+        ops_test(sequences_of_a_depthwise_convolution_do_not_depend_on_each_other),
         ops_test(samples_of_a_convolution_do_not_depend_on_each_other),
         ops_test(samples_of_the_stem_do_not_depend_on_each_other),
         ops_test(rows_of_other_operations_do_not_depend_on_each_other),
+        ops_test(directions_do_not_depend_on_each_other),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

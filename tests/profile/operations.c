@@ -15,6 +15,9 @@ const ProfileCall profile_calls[] = {
     {"gelu_forward gelu_backward", "n=1024 c=1024 kind=0", "tanh", EVERY_TYPE},
     {"gelu_forward gelu_backward", "n=1024 c=1024 kind=1", "erf", EVERY_TYPE},
     {"tanh_forward tanh_backward leaky_relu_forward leaky_relu_backward", "n=1024 c=1024", "", EVERY_TYPE},
+    {"silu_forward", "n=512 c=4096", "", EVERY_TYPE},
+    {"gate_forward", "n=1024 c=1024 kind=0", "sigmoid", EVERY_TYPE},
+    {"gate_forward", "n=1024 c=1024 kind=1", "erf", EVERY_TYPE},
     {"layernorm_forward residual_layernorm_forward layernorm_backward", "n=1024 c=1024 p=0.1", "", EVERY_TYPE},
     /* Products of the shape of a feed-forward layer. */
     {"linear_forward linear_backward", "n=1024 c=1024 v=1024 layout=0", "weight [in, out]", EVERY_TYPE},
@@ -31,6 +34,8 @@ const ProfileCall profile_calls[] = {
     {"cache_rows", "n=1024 c=1024 capacity=2", "", EVERY_TYPE},
     {"attention_cached_forward", "n=16 c=1024 heads=16 capacity=256 longest=256", "", EVERY_TYPE},
     {"unfold_forward unfold_backward", "n=2048 c=256 length=256 k=3 stride=2 pad=1", "", EVERY_TYPE},
+    {"depthwise_forward", "n=1000 each=250 c=1024 k=31 before=30", "31 taps", EVERY_TYPE},
+    {"depthwise_forward", "n=1000 each=250 c=384 k=7 before=3", "7 taps", EVERY_TYPE},
     /* The second convolution of the first block, and the first and the shortcut of the next. */
     {"conv3d_forward conv3d_backward", CONV "o=32 taps=3 pad=1", "32 to 32, 3x3x3", EVERY_TYPE},
     {"conv3d_forward conv3d_backward", CONV "o=64 taps=3 pad=1 stride=2", "32 to 64, 3x3x3, stride 2", ONLY_16_BITS},
@@ -52,6 +57,7 @@ const ProfileCall profile_calls[] = {
     {"squared_error_forward squared_error_forward_backward", "n=1024 c=16", "", EVERY_TYPE},
     {"normalize_rows_forward normalize_rows_backward", "n=256 c=128 dy:@y", "", EVERY_TYPE},
     {"nt_xent_forward nt_xent_backward", "n=512 c=128", "", ONLY_F32},
+    {"nearest_direction", "n=256 c=8 v=8192", "", ONLY_F32},
     {"adamw_update muon_update", "flat=1048576 whole=1 offset=0 pitch=512 tall=512 columns=512", "", EVERY_TYPE},
     {"sum_forward", "n=1048576", "", ONLY_F32},
     {"sum_squares finish_norm loss_scale_update copy_segments clear_segments", "flat=1048576 whole=1 n=256", "",
