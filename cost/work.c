@@ -57,6 +57,7 @@ WorkKind work_kind(int op) {
         KIND(linear_gelu_forward, GELU_PRODUCT),
         KIND(gelu_linear_backward, GELU_PRODUCT_BACKWARD),
         KIND(attention_forward, ATTENTION),
+        KIND(attention_terms_forward, ATTENTION),
         KIND(attention_backward, ATTENTION_BACKWARD),
         KIND(conv3d_forward, CONVOLUTION),
         KIND(conv3d_backward, CONVOLUTION_BACKWARD),

@@ -52,6 +52,18 @@ typedef struct {
     float scale; /* of the scores, 1/sqrt(head size) */
 } Attention;
 
+/* Terms that attention adds to the product of query i and key j of a sequence, before the scale. */
+typedef struct {
+    /* T [left + 1 + right, head size], optional: adds q_i . distances[clamp(j - i, -left, right) + left], the same rows
+     * for all heads. */
+    Tensor distances;
+    int left, right;  /* at least 0; left + 1 + right <= ATTENTION_MAX_DISTANCES; not read without distances */
+    Tensor key_terms; /* f32 [N, n_heads], optional: adds its number of key j */
+    /* i32 [sequences], optional: so many rows, 0 or more, at the end of each sequence are seen as keys by no query. */
+    Tensor hidden;
+} AttentionTerms;
+enum { ATTENTION_MAX_DISTANCES = 128 };
+
 /* Keys and values of earlier rows of sequences, for generation. A slot is `capacity` rows of kv and holds one sequence,
  * whose row p is row slot capacity + p of kv. */
 typedef struct {
@@ -338,6 +350,13 @@ void attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Seque
                        Dropout drop);
 void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActivations forward, Sequences sequences,
                         Attention attention, Dropout drop);
+
+/* attention_forward with `terms`, without dropout and lse, of attention that is not causal: out[i] = sum over the keys
+ * j that are not hidden of softmax_j(scale (q_i . k_j + terms)) v_j. Queries of hidden rows are computed like the
+ * others; a sequence whose rows are all hidden gives zeros. The result of a sequence does not depend on the other
+ * sequences. FLOPs are counted as if no row were hidden, because only the device knows. */
+void attention_terms_forward(Device *device, Tensor out, Tensor qkv, Sequences sequences, Attention attention,
+                             AttentionTerms terms);
 
 /* kv[rows[i]] = k | v of qkv[i]: qkv T [N, 3C] as above, kv T [R, 2C], rows i32 [N], distinct. */
 void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows);

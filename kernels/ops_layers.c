@@ -422,6 +422,40 @@ void attention_backward(Device *device, Tensor dqkv, Tensor dout, AttentionActiv
              device, dqkv, dout, forward, sequences, attention, drop);
 }
 
+static void check_terms(const char *op, Tensor qkv, Sequences sequences, Attention attention, AttentionTerms terms) {
+    if (attention.causal)
+        die("%s: the attention is causal, which has no kernels with terms: clear Attention.causal", op);
+    if (tensor_given(terms.distances)) {
+        int most = ATTENTION_MAX_DISTANCES;
+        if (terms.left < 0 || terms.right < 0 || terms.left + (int64_t)terms.right >= most)
+            die("%s: distances from %d to the left to %d to the right, expected 0 or more and at most %d rows", op,
+                terms.left, terms.right, most);
+        door_expect(op, "distances", terms.distances, qkv.dtype, terms.left + 1 + terms.right,
+                    qkv.dims[1] / 3 / attention.n_heads);
+    }
+    door_expect_optional(op, "key_terms", terms.key_terms, DTYPE_F32, qkv.dims[0], attention.n_heads);
+    door_expect_optional(op, "hidden", terms.hidden, DTYPE_I32, sequences.count, 0);
+}
+
+void attention_terms_forward(Device *device, Tensor out, Tensor qkv, Sequences sequences, Attention attention,
+                             AttentionTerms terms) {
+    const char *op = "attention_terms_forward";
+    door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);
+    check_heads(op, qkv, attention);
+    double n = (double)qkv.dims[0], c = (double)(qkv.dims[1] / 3), h = attention.n_heads;
+    door_expect(op, "out", out, qkv.dtype, qkv.dims[0], qkv.dims[1] / 3);
+    double pairs = attention_pairs(op, qkv, sequences, attention);
+    check_terms(op, qkv, sequences, attention, terms);
+    bool by_distance = tensor_given(terms.distances), by_key = tensor_given(terms.key_terms);
+    /* Per pair and head what attention_forward does, and a sum for each term; per query the products with distances. */
+    DISPATCH(attention_terms_forward,
+             pairs * (4 * c + (5 + by_distance + by_key) * h) +
+                 (by_distance ? 2 * n * c * (double)terms.distances.dims[0] : 0),
+             ACCESSES(door_reads(sequences.offsets), door_reads(terms.hidden), door_reads(qkv),
+                      door_reads(terms.distances), door_reads(terms.key_terms), door_writes(out)),
+             device, out, qkv, sequences, attention, terms);
+}
+
 void cache_rows(Device *device, Tensor kv, Tensor qkv, Tensor rows) {
     const char *op = "cache_rows";
     door_expect(op, "qkv", qkv, door_activation_type(device, op, "qkv", qkv), -1, -1);

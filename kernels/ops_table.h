@@ -32,6 +32,7 @@
     X(gate_forward)                                                                                                    \
     X(attention_forward)                                                                                               \
     X(attention_backward)                                                                                              \
+    X(attention_terms_forward)                                                                                         \
     X(cache_rows)                                                                                                      \
     X(attention_cached_forward)                                                                                        \
     X(unfold_forward)                                                                                                  \

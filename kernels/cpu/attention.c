@@ -35,11 +35,38 @@ static inline uint64_t dropout_element(const Tile *t, int64_t r) {
     return ((uint64_t)t->head << DROPOUT_ROW_BITS | (uint64_t)(t->first + r)) << DROPOUT_KEY_BITS;
 }
 
-static void attend(const Heads *h, const Tile *t, const float *qkv, float *out, float *lse, float *scores,
-                   float *factors) {
+/* Adds terms, times the scale, to the scores of a block. The products of its queries with all distances are computed
+ * once, in `products` [rows, left + 1 + right]. */
+static void add_terms(const Heads *h, const Tile *t, const AttentionTerms *terms, const float *q, float *scores,
+                      float *products) {
+    int64_t left = terms->left, right = terms->right, width = left + 1 + right;
+    const float *key_terms = terms->key_terms.data;
+    float scale = h->attention.scale;
+    if (tensor_given(terms->distances))
+        gemm('N', 'T', t->rows, width, h->head_size, scale, q, h->width, terms->distances.data, h->head_size, 0,
+             products, width);
+    if (key_terms) key_terms += t->start * h->attention.n_heads + t->head;
+    for (int64_t r = 0; r < t->rows; r++) {
+        float *s = scores + r * t->keys;
+        const float *product = products + r * width + left;
+        int64_t i = t->first - t->start + r;
+        if (tensor_given(terms->distances))
+#pragma omp simd
+            for (int64_t j = 0; j < t->keys; j++)
+                s[j] += product[j - i < -left ? -left : j - i > right ? right : j - i];
+        if (key_terms)
+#pragma omp simd
+            for (int64_t j = 0; j < t->keys; j++) s[j] = multiply_add(scale, key_terms[j * h->attention.n_heads], s[j]);
+    }
+}
+
+/* Computes a block; terms and lse may be NULL. `more` is scratch: [keys] for dropout, or the products of add_terms. */
+static void attend(const Heads *h, const Tile *t, const AttentionTerms *terms, const float *qkv, float *out, float *lse,
+                   float *scores, float *more) {
     const float *q = qkv + t->first * h->width + t->head * h->head_size;
     const float *k = qkv + t->start * h->width + h->c + t->head * h->head_size, *v = k + h->c;
     gemm('N', 'T', t->rows, t->keys, h->head_size, h->attention.scale, q, h->width, k, h->width, 0, scores, t->keys);
+    if (terms) add_terms(h, t, terms, q, scores, more);
     for (int64_t r = 0; r < t->rows; r++) {
         float *s = scores + r * t->keys, largest = s[0], sum = 0;
         int64_t seen = visible(h, t, r);
@@ -51,11 +78,11 @@ static void attend(const Heads *h, const Tile *t, const float *qkv, float *out, 
             sum += s[j];
         }
         /* cppcheck-suppress invalidFunctionArg ; a row sees at least itself: sum >= 1 */
-        lse[t->head * h->n + t->first + r] = largest + logf(sum);
+        if (lse) lse[t->head * h->n + t->first + r] = largest + logf(sum);
         float scale = 1.0f / sum;
         if (h->drop.p > 0) {
-            dropout_factors(&h->drop, dropout_element(t, r), seen, factors);
-            for (int64_t j = 0; j < seen; j++) s[j] *= scale * factors[j];
+            dropout_factors(&h->drop, dropout_element(t, r), seen, more);
+            for (int64_t j = 0; j < seen; j++) s[j] *= scale * more[j];
         } else {
             for (int64_t j = 0; j < seen; j++) s[j] *= scale;
         }
@@ -63,6 +90,12 @@ static void attend(const Heads *h, const Tile *t, const float *qkv, float *out, 
     }
     gemm('N', 'N', t->rows, h->head_size, t->keys, 1, scores, t->keys, v, h->width, 0,
          out + t->first * h->c + t->head * h->head_size, h->c);
+}
+
+/* Writes zeros: the result of queries that see no key. */
+static void clear_rows(const Heads *h, const Tile *t, float *out) {
+    for (int64_t row = t->first; row < t->first + t->rows; row++)
+        memset(out + row * h->c + t->head * h->head_size, 0, (size_t)h->head_size * sizeof *out);
 }
 
 static int64_t longest_sequence(Sequences sequences) {
@@ -79,25 +112,45 @@ static Heads heads_of(Tensor qkv, Attention attention, Dropout drop) {
     return (Heads){qkv.dims[0], c, c / attention.n_heads, 3 * c, attention, drop};
 }
 
-static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
-                                  Attention attention, Dropout drop) {
-    Heads h = heads_of(qkv, attention, drop);
-    int64_t longest = longest_sequence(sequences), piece = (BLOCK + 1) * longest;
-    short_forward(&h, device->n_threads, sequences, qkv.data, out.data, lse.data);
-    if (is_short(&h, longest)) return;
+/* Computes the sequences that are not short; with terms, which short ones have no code for, all. */
+static void forward_blocks(Device *device, const Heads *h, Sequences sequences, const AttentionTerms *terms,
+                           const float *qkv, float *out, float *lse) {
+    int64_t longest = longest_sequence(sequences), heads = h->attention.n_heads;
+    int64_t piece = terms ? BLOCK * (longest + terms->left + 1 + terms->right) : (BLOCK + 1) * longest;
+    if (!terms && is_short(h, longest)) return;
     float *scratch = cpu_scratch(device, (size_t)(device->n_threads * piece));
-    int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = blocks * sequences.count * attention.n_heads;
+    int64_t blocks = (longest + BLOCK - 1) / BLOCK, items = blocks * sequences.count * heads;
+    const int32_t *hidden = terms ? terms->hidden.data : NULL;
     /* Starts with the last blocks of a causal sequence, which cost most. */
 #pragma omp parallel for num_threads(device->n_threads) schedule(dynamic)
     for (int64_t item = 0; item < items; item++) {
-        int head = (int)(item % attention.n_heads), s = (int)(item / attention.n_heads % sequences.count);
-        int64_t block = blocks - 1 - item / attention.n_heads / sequences.count, start = sequences.host_offsets[s];
+        int head = (int)(item % heads), s = (int)(item / heads % sequences.count);
+        int64_t block = blocks - 1 - item / heads / sequences.count, start = sequences.host_offsets[s];
         int64_t length = sequences.host_offsets[s + 1] - start;
-        if (block * BLOCK >= length || is_short(&h, length)) continue;
-        Tile t = tile_of(&h, start, length, block, head);
+        if (block * BLOCK >= length || (!terms && is_short(h, length))) continue;
+        Tile t = tile_of(h, start, length, block, head);
+        if (hidden) t.keys -= hidden[s];
         float *mine = scratch + omp_get_thread_num() * piece;
-        attend(&h, &t, qkv.data, out.data, lse.data, mine, mine + BLOCK * longest);
+        if (t.keys > 0)
+            attend(h, &t, terms, qkv, out, lse, mine, mine + BLOCK * longest);
+        else
+            clear_rows(h, &t, out);
     }
+}
+
+static void cpu_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
+                                  Attention attention, Dropout drop) {
+    Heads h = heads_of(qkv, attention, drop);
+    short_forward(&h, device->n_threads, sequences, qkv.data, out.data, lse.data);
+    forward_blocks(device, &h, sequences, NULL, qkv.data, out.data, lse.data);
+}
+
+static void cpu_attention_terms_forward(Device *device, Tensor out, Tensor qkv, Sequences sequences,
+                                        Attention attention, AttentionTerms terms) {
+    check_indices("attention_terms_forward", "hidden", terms.hidden, 0, INT32_MAX);
+    if (!tensor_given(terms.distances)) terms.left = terms.right = 0;
+    Heads h = heads_of(qkv, attention, (Dropout){0});
+    forward_blocks(device, &h, sequences, &terms, qkv.data, out.data, NULL);
 }
 
 /* The tensors of the backward, and the dK and dV of one part of (sequence, head). */

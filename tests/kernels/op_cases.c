@@ -85,6 +85,16 @@ static Sequences sequences(OpCall *call) {
             S.longest                                                                                                  \
     }
 
+/* Distances from `left` to `right`, a term of each key, and as many hidden rows of each sequence. */
+static AttentionTerms terms(OpCall *call) {
+    int64_t width = S.left + 1 + S.right;
+    return (AttentionTerms){.distances = in(distances, width, S.heads ? C / S.heads : C),
+                            .left = (int)S.left,
+                            .right = (int)S.right,
+                            .key_terms = f32(key_terms, N, S.heads),
+                            .hidden = i32(OP_CONSTANT, hidden, S.each ? N / S.each : 3, S.hidden)};
+}
+
 /* ---- convolutions, norms, stems ---- */
 
 #define WINDOW                                                                                                         \
@@ -238,6 +248,10 @@ CASE(attention_forward, ops_layers, "qkv row first", "", 10 * (4 * C + (DROPS ? 
 CASE(attention_backward, ops_layers, "dout any", "", 10 * (10 * C + (DROPS ? 9 : 6) * S.heads) + 2 * N * C,
      4 * (8 * N * C + S.heads * N + 4), out(dqkv, N, 3 * C, N, 64), in(dout, N, C),
      (AttentionActivations){QKV, in(out, N, C), f32(lse, S.heads, N)}, sequences(call), ATTENTION, DROP)
+/* Not causal: 9, 1 and 4 pairs in sequences of 3, 1 and 2 rows, and four distances. */
+CASE(attention_terms_forward, attention_terms, "qkv row first", "", 14 * (4 * C + 7 * S.heads) + 2 * N * C * 4,
+     4 * (4 * N * C + 4 * C / S.heads + N * S.heads + 4 + 3), out(out, N, C, N, 48), QKV, sequences(call),
+     ((Attention){ATTENTION.n_heads, S.causal > 1, ATTENTION.scale}), terms(call))
 CASE(cache_rows, attention_cached, "qkv any last", "", 0, 4 * (4 * N * C + N), changed(kv, N *S.capacity, 2 * C, EXACT),
      QKV, i32(OP_SHUFFLED, rows, N, N *S.capacity))
 CASE(attention_cached_forward, attention_cached, "qkv row first", "", N *(4 * C + 5 * S.heads), 4 * (4 * N * C + 2 * N),

@@ -21,6 +21,7 @@
     X(length, 3) X(k, 2) X(stride, 1) X(pad, 0)  /* rows of a sequence; taps and steps of windows and convolutions */ \
     X(before, 1) X(dilation, 1)                  /* of a depthwise window */ \
     X(each, 0) X(causal, 1)                      /* rows of each sequence of attention; 0: a half, one, the rest */ \
+    X(left, 2) X(right, 1) X(hidden, 0)          /* distances of the terms of attention; keys that are not seen */ \
     X(capacity, 1) X(longest, 1)                 /* rows of a slot of cached keys, and cached */ \
     X(t, 1) X(h, 2) X(w, 3) X(taps, 1) X(o, 12)  /* of a convolution: positions, taps along an axis, outputs */ \
     X(frames, 3) X(plane, 1)                     /* of samples */ \

@@ -9,6 +9,7 @@
 
 #include <type_traits>
 
+#include "kernels/cuda/check_index.h"
 #include "kernels/cuda/cuda.h"
 
 /* The arguments of a call that are not tensors. */
@@ -160,6 +161,27 @@ GPU_INLINE int longest_sequence(const AttentionShape &a, int rank) {
         before += theirs > length || (theirs == length && other < lane);
     }
     return nth_lane(__ballot_sync(0xFFFFFFFFu, lane < a.count && before == rank), 0);
+}
+
+/* ---- terms ---- */
+
+/* The tensors of AttentionTerms, NULL where not given: a parameter that the kernels of attention_forward lack. */
+template <class T> struct KernelTerms {
+    const T *distances;
+    int left, right, width; /* width: rows of distances, 0 if there are none */
+    const float *key_terms;
+    const int *hidden;
+
+    /* Returns the row of distances, for key - query = distance. */
+    GPU_INLINE int row(int distance) const { return min(max(distance, -left), right) + left; }
+};
+
+/* Returns how many keys of its sequence a tile sees, from the first on, if it is not causal. */
+GPU_INLINE int visible_keys(const SequenceTile &tile) { return tile.length; }
+template <class T> GPU_INLINE int visible_keys(const SequenceTile &tile, const KernelTerms<T> &terms) {
+    int hidden = terms.hidden ? terms.hidden[tile.sequence] : 0;
+    check_index("attention_terms_forward: hidden", tile.sequence, hidden, INT32_MAX);
+    return max(tile.length - hidden, 0);
 }
 
 /* ---- dropout ---- */

@@ -91,39 +91,76 @@ template <int COLUMNS> static constexpr size_t forward_fma_bytes(int r) {
     return sizeof(float) * (size_t)(FMA_WARPS * r * COLUMNS + 2 * 32 * (COLUMNS + 1) + FMA_WARPS * r * 32);
 }
 
-template <class T, int COLUMNS, int R>
+/* Computes the products of the warp's R queries with all distances, [R, width]. All warps of a block call this with the
+ * block's `tile` of shared memory, [32, COLUMNS + 1]. */
+template <int R, int COLUMNS, class T>
+GPU_INLINE void fma_distances(float *products, const float *q, float *tile, const AttentionShape &a,
+                              const KernelTerms<T> &terms) {
+    for (int first = 0, lane = threadIdx.x % 32; first < terms.width; first += 32) {
+        float s[R];
+        __syncthreads();
+        load_floats<32, COLUMNS>(tile, COLUMNS + 1, terms.distances + first * a.head_size, a.head_size,
+                                 terms.width - first, a.head_size);
+        __syncthreads();
+        fma_scores<R, COLUMNS>(s, q, tile);
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            if (first + lane < terms.width) products[r * terms.width + first + lane] = s[r];
+    }
+}
+template <int R, int COLUMNS>
+GPU_INLINE void fma_distances(float *, const float *, float *, const AttentionShape &) {} /* no terms */
+
+/* Adds terms to the scores of the sequence's queries from `row` on with key `key`; `in_batch` is the key's row. */
+template <int R, class T>
+GPU_INLINE void fma_add_terms(float (&s)[R], const float *products, const AttentionShape &a, int head, int row, int key,
+                              int in_batch, const KernelTerms<T> &terms) {
+    float of_key = terms.key_terms ? __ldg(terms.key_terms + (int64_t)in_batch * a.n_heads + head) : 0.0f;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        s[r] += terms.width ? products[r * terms.width + terms.row(key - row - r)] + of_key : of_key;
+}
+template <int R>
+GPU_INLINE void fma_add_terms(float (&)[R], const float *, const AttentionShape &, int, int, int, int) {}
+
+/* Terms: none, or KernelTerms; with them there is neither lse nor dropout. */
+template <class T, int COLUMNS, int R, class... Terms>
 __global__ void __launch_bounds__(FMA_THREADS)
-    attention_forward_fma_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
+    attention_forward_fma_kernel(T *out, float *lse, const T *qkv, AttentionShape a, Terms... terms) {
     only_where_used<T>();
+    constexpr bool PLAIN = sizeof...(Terms) == 0;
     DYNAMIC_SHARED(float, shared);
     const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const SequenceTile tile = find_tile<FMA_WARPS * R>(a, (int)blockIdx.x / a.n_heads);
     if (tile.first >= tile.length) return;
     float *q = shared, *k = q + FMA_WARPS * R * COLUMNS, *v = k + 32 * (COLUMNS + 1);
     float *p = v + 32 * (COLUMNS + 1) + warp * R * 32;
+    float *products = v + 32 * (COLUMNS + 1) + FMA_WARPS * R * 32 + warp * R * (0 + ... + terms.width);
     const T *k_rows = qkv + (int64_t)tile.start * a.width() + a.channels() + head * a.head_size;
     const int first = tile.first + warp * R;
-    const int keys = a.causal ? min(tile.first + FMA_WARPS * R, tile.length) : tile.length;
+    const int seen = visible_keys(tile, terms...);
+    const int keys = a.causal ? min(tile.first + FMA_WARPS * R, seen) : seen;
     float o[R][COLUMNS / 32] = {}, largest[R], sum[R] = {};
 #pragma unroll
     for (int r = 0; r < R; r++) largest[r] = -INFINITY;
     load_floats<FMA_WARPS * R, COLUMNS>(q, COLUMNS,
                                         qkv + (int64_t)(tile.start + tile.first) * a.width() + head * a.head_size,
                                         a.width(), tile.length - tile.first, a.head_size);
+    fma_distances<R, COLUMNS>(products, q + warp * R * COLUMNS, k, a, terms...);
     for (int key = 0; key < keys; key += 32) {
         __syncthreads();
-        load_floats<32, COLUMNS>(k, COLUMNS + 1, k_rows + (int64_t)key * a.width(), a.width(), tile.length - key,
-                                 a.head_size);
+        load_floats<32, COLUMNS>(k, COLUMNS + 1, k_rows + (int64_t)key * a.width(), a.width(), seen - key, a.head_size);
         load_floats<32, COLUMNS>(v, COLUMNS + 1, k_rows + a.channels() + (int64_t)key * a.width(), a.width(),
-                                 tile.length - key, a.head_size);
+                                 seen - key, a.head_size);
         __syncthreads();
         float s[R];
         fma_scores<R, COLUMNS>(s, q + warp * R * COLUMNS, k);
-        uint32_t kept = a.threshold ? keep_rows<R>(a, head, tile.start + first, key) : 0xFFFFFFFFu;
+        fma_add_terms<R>(s, products, a, head, first, key + lane, tile.start + min(key + lane, seen - 1), terms...);
+        uint32_t kept = PLAIN && a.threshold ? keep_rows<R>(a, head, tile.start + first, key) : 0xFFFFFFFFu;
 #pragma unroll
         for (int r = 0; r < R; r++) {
             /* Rows past the end see all keys: what they compute stays finite and is not written. */
-            bool visible = key + lane < (a.causal ? min(first + r + 1, tile.length) : tile.length);
+            bool visible = key + lane < (a.causal ? min(first + r + 1, seen) : seen);
             float x = visible ? a.scale * s[r] : -INFINITY, top = fmaxf(largest[r], warp_max(x));
             float shrink = expf(largest[r] - top), probability = expf(x - top);
             largest[r] = top;
@@ -137,22 +174,24 @@ __global__ void __launch_bounds__(FMA_THREADS)
     }
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        float l = warp_sum(sum[r]);
+        float l = warp_sum(sum[r]), scale = !PLAIN && l == 0 ? 0.0f : a.keep / l; /* 0: no key was seen */
 #pragma unroll
-        for (int c = 0; c < COLUMNS / 32; c++) o[r][c] *= a.keep / l;
-        if (lane == 0 && first + r < tile.length)
+        for (int c = 0; c < COLUMNS / 32; c++) o[r][c] *= scale;
+        if (PLAIN && lane == 0 && first + r < tile.length)
             lse[(int64_t)head * a.n_tokens + tile.start + first + r] = largest[r] + logf(l);
     }
     fma_store<R, COLUMNS>(out + (int64_t)(tile.start + first) * a.channels() + head * a.head_size, a.channels(),
                           tile.length - first, a.head_size, o, 1.0f);
 }
 
-template <class T, int HEAD>
-static void forward_by_fma(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a) {
-    constexpr int COLUMNS = HEAD < 32 ? 32 : HEAD, R = 8;
-    attention_launch("attention_forward", device, attention_forward_fma_kernel<T, COLUMNS, R>,
-                     (int64_t)a.slots(FMA_WARPS * R) * a.n_heads, FMA_THREADS, forward_fma_bytes<COLUMNS>(R), out, lse,
-                     qkv, a);
+template <class T, int HEAD, class... Terms>
+static void forward_by_fma(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a,
+                           const Terms &...terms) {
+    constexpr int COLUMNS = HEAD < 32 ? 32 : HEAD, R = sizeof...(Terms) && HEAD == 128 ? 4 : 8;
+    size_t bytes = forward_fma_bytes<COLUMNS>(R) + sizeof(float) * FMA_WARPS * R * (size_t)(0 + ... + terms.width);
+    attention_launch(sizeof...(Terms) ? "attention_terms_forward" : "attention_forward", device,
+                     attention_forward_fma_kernel<T, COLUMNS, R, Terms...>, (int64_t)a.slots(FMA_WARPS * R) * a.n_heads,
+                     FMA_THREADS, bytes, out, lse, qkv, a, terms...);
 }
 
 /* ---- backward: dQ of a block's queries over all keys; dK and dV of a block's keys over all queries ----

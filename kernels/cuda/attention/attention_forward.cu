@@ -265,3 +265,22 @@ void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, 
         });
     });
 }
+
+void cuda_attention_terms_forward(Device *device, Tensor out, Tensor qkv, Sequences sequences, Attention attention,
+                                  AttentionTerms terms) {
+    AttentionShape a = attention_shape(qkv, sequences, attention, Dropout{});
+    if (a.n_tokens == 0) return;
+    with_type(qkv.dtype, [&](auto zero) {
+        using T = decltype(zero);
+        T *to = (T *)out.data;
+        const T *from = (const T *)qkv.data;
+        KernelTerms<T> t = {
+            (const T *)terms.distances.data, terms.left, terms.right, 0, (const float *)terms.key_terms.data,
+            (const int *)terms.hidden.data};
+        if (t.distances) t.width = t.left + 1 + t.right;
+        with_head(a.head_size, [&](auto head) {
+            constexpr int HEAD = decltype(head)::value;
+            forward_by_fma<T, HEAD>(device, to, (float *)NULL, from, a, t);
+        });
+    });
+}
