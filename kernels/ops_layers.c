@@ -428,7 +428,7 @@ static void check_terms(const char *op, Tensor qkv, Sequences sequences, Attenti
     if (tensor_given(terms.distances)) {
         int most = ATTENTION_MAX_DISTANCES;
         if (terms.left < 0 || terms.right < 0 || terms.left + (int64_t)terms.right >= most)
-            die("%s: distances from %d to the left to %d to the right, expected 0 or more and at most %d rows", op,
+            die("%s: distances from %d to the left to %d to the right, expected 0 or more and %d at most", op,
                 terms.left, terms.right, most);
         door_expect(op, "distances", terms.distances, qkv.dtype, terms.left + 1 + terms.right,
                     qkv.dims[1] / 3 / attention.n_heads);

@@ -117,11 +117,9 @@ static const struct {
     {OP_attention_terms_forward, "causal=2",
      "attention_terms_forward: the attention is causal, which has no kernels with terms: clear Attention.causal"},
     {OP_attention_terms_forward, "left=-1",
-     "attention_terms_forward: distances from -1 to the left to 1 to the right, expected 0 or more and at most 128 "
-     "rows"},
+     "attention_terms_forward: distances from -1 to the left to 1 to the right, expected 0 or more and 128 at most"},
     {OP_attention_terms_forward, "left=120 right=8",
-     "attention_terms_forward: distances from 120 to the left to 8 to the right, expected 0 or more, 128 rows "
-     "together"},
+     "attention_terms_forward: distances from 120 to the left to 8 to the right, expected 0 or more and 128 at most"},
     {OP_attention_terms_forward, "distances:5x4",
      "attention_terms_forward: distances is f32 [5, 4], expected f32 [4, 4]"},
     {OP_attention_terms_forward, "key_terms:6x2",

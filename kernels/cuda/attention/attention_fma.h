@@ -184,14 +184,17 @@ __global__ void __launch_bounds__(FMA_THREADS)
                           tile.length - first, a.head_size, o, 1.0f);
 }
 
+/* The name of an operation, in messages. */
+template <class... Terms>
+static constexpr const char *FORWARD_NAME = sizeof...(Terms) ? "attention_terms_forward" : "attention_forward";
+
 template <class T, int HEAD, class... Terms>
 static void forward_by_fma(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a,
                            const Terms &...terms) {
     constexpr int COLUMNS = HEAD < 32 ? 32 : HEAD, R = sizeof...(Terms) && HEAD == 128 ? 4 : 8;
     size_t bytes = forward_fma_bytes<COLUMNS>(R) + sizeof(float) * FMA_WARPS * R * (size_t)(0 + ... + terms.width);
-    attention_launch(sizeof...(Terms) ? "attention_terms_forward" : "attention_forward", device,
-                     attention_forward_fma_kernel<T, COLUMNS, R, Terms...>, (int64_t)a.slots(FMA_WARPS * R) * a.n_heads,
-                     FMA_THREADS, bytes, out, lse, qkv, a, terms...);
+    attention_launch(FORWARD_NAME<Terms...>, device, attention_forward_fma_kernel<T, COLUMNS, R, Terms...>,
+                     (int64_t)a.slots(FMA_WARPS * R) * a.n_heads, FMA_THREADS, bytes, out, lse, qkv, a, terms...);
 }
 
 /* ---- backward: dQ of a block's queries over all keys; dK and dV of a block's keys over all queries ----

@@ -1,5 +1,6 @@
-/* Attention forward. Batches of only short sequences use attention_short.h. For other batches, 16-bit types use tensor
- * cores as FlashAttention-2 (Dao, 2023) does; f32, and heads whose size is no multiple of 8, use attention_fma.h. */
+/* Attention forward, plain and with terms. Batches of only short sequences use attention_short.h. For other batches,
+ * 16-bit types use tensor cores as FlashAttention-2 (Dao, 2023) does; f32, and heads whose size is no multiple of 8,
+ * use attention_fma.h. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/attention_fma.h"
 #include "kernels/cuda/attention/attention_short.h"
@@ -19,12 +20,25 @@
  * two each, a head of 128 would leave room for one block on a multiprocessor with 100 KB; so there are two, and one
  * computes while the other waits. One warp a block for batches of short sequences.
  *
+ * Terms of distances are looked up: a query's products with all of them, R = Q distances^T, are as many numbers as the
+ * distances, so a block computes R once, in f32, before the first key. The fragments of Q are then in registers where
+ * KEPT, and R takes its place; with 73 distances and heads of 64, two blocks still share the 100 KB of an L4, for which
+ * KEYS is halved. Most tiles of a long sequence lie beyond the last distance: they need one number a row.
+ *
  * grid     slots x heads, heads fastest, see find_tile; a sequence's longest rows first
- * shared   Q [32 WARPS], K [KEYS], V [KEYS] of HEAD: 32 KB for heads of 64, 48 KB for 128
+ * shared   Q [32 WARPS], K [KEYS], V [KEYS] of HEAD: 32 KB for heads of 64, 48 KB for 128; with 73 distances 45 KB for
+ *          heads of 64
  * work     4 HEAD FLOPs a visible pair; tiles of which a warp sees nothing are skipped */
-template <int HEAD, int WARPS> struct ForwardTiles {
-    static constexpr int QUERIES = 32 * WARPS, KEYS = HEAD == 128 ? 32 : 64;
-    static constexpr size_t BYTES = (size_t)(QUERIES + 2 * KEYS) * HEAD * 2;
+template <int HEAD, int WARPS, bool TERMS> struct ForwardTiles {
+    static constexpr int QUERIES = 32 * WARPS, KEYS = HEAD == 128 || (TERMS && HEAD == 64) ? 32 : 64;
+    static constexpr int KEPT = HEAD <= 64 ? HEAD / 16 : 1; /* fragments of 16 rows of Q that stay in registers */
+
+    /* Returns how many numbers of T lie in front of K: Q, and R [QUERIES, width], in its place if Q is kept. */
+    __host__ __device__ static constexpr int front(int width) {
+        int r = 2 * width; /* f32 */
+        return QUERIES * (HEAD > 64 ? HEAD + r : r > HEAD ? r : HEAD);
+    }
+    static constexpr size_t bytes(int width) { return (size_t)(front(width) + 2 * KEYS * HEAD) * 2; }
 };
 
 /* Computes S [32, KEYS] = Q K^T of a warp. q: fragments, if HEAD is small enough to keep them, else reloaded. */
@@ -60,11 +74,20 @@ GPU_INLINE void forward_scores(float (&s)[2][KEYS / 8][4], const uint32_t (&q)[2
     }
 }
 
+/* Loads the fragments that are kept. */
+template <int HEAD, int KEPT, class T>
+GPU_INLINE void forward_keep(uint32_t (&q)[2][KEPT][4], const T *q_tile, int down) {
+    if (KEPT == HEAD / 16)
+#pragma unroll
+        for (int i = 0; i < 2 * KEPT; i++)
+            load_fragment<HEAD>(q[i / KEPT][i % KEPT], q_tile, down, i / KEPT * 16, i % KEPT * 16);
+}
+
 /* The rows of a warp: 32 rows of one head, from row `first` of the sequence that begins at row `start` of the batch. A
  * lane has rows first + 16 m + 8 half + lane / 4. */
 struct ForwardRows {
-    int head, start, length, first;
-    float c; /* scale log2(e) */
+    int head, start, length, first, visible; /* visible: keys, if not causal */
+    float c;                                 /* scale log2(e) */
 };
 
 /* A lane's running sums over the tiles, of its rows: the output, the largest score and the sum of exp(score - largest),
@@ -73,12 +96,12 @@ template <int HEAD> struct ForwardSums { float o[2][HEAD / 8][4], largest[2][2],
 
 /* Sets the scores of 16 rows, from row `first` of a sequence on, to -inf where the row must not see the key. */
 template <int KEYS>
-GPU_INLINE void forward_mask(float (&s)[KEYS / 8][4], const AttentionShape &a, int first, int length, int key) {
+GPU_INLINE void forward_mask(float (&s)[KEYS / 8][4], const AttentionShape &a, int first, int visible, int key) {
     int lane = threadIdx.x % 32;
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         int row = first + e / 2 * 8 + lane / 4;
-        int limit = (a.causal ? min(row + 1, length) : length) - key - lane % 4 * 2 - e % 2;
+        int limit = (a.causal ? min(row + 1, visible) : visible) - key - lane % 4 * 2 - e % 2;
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) s[n][e] = 8 * n < limit ? s[n][e] : -INFINITY;
     }
@@ -120,10 +143,10 @@ GPU_INLINE void forward_probabilities(uint32_t (&p)[2][KEYS / 16][4], float (&s)
                                       ForwardSums<HEAD> &sums, const AttentionShape &a, const ForwardRows &rows,
                                       int key) {
     const int lane = threadIdx.x % 32;
-    bool edge = key + KEYS > (a.causal ? min(rows.first + 1, rows.length) : rows.length);
+    bool edge = key + KEYS > (a.causal ? min(rows.first + 1, rows.visible) : rows.visible);
 #pragma unroll
     for (int m = 0; m < 2; m++) {
-        if (edge) forward_mask<KEYS>(s[m], a, rows.first + 16 * m, rows.length, key);
+        if (edge) forward_mask<KEYS>(s[m], a, rows.first + 16 * m, rows.visible, key);
         forward_softmax<HEAD, KEYS>(s[m], sums.o[m], sums.largest[m], sums.sum[m], rows.c);
         if (DROPOUT) zero_dropped<KEYS>(s[m], a, rows.head, rows.start + rows.first + 16 * m + lane / 4, key);
 #pragma unroll
@@ -152,8 +175,72 @@ GPU_INLINE void forward_product(float (&o)[2][HEAD / 8][4], const uint32_t (&p)[
         }
 }
 
+/* Waits for Q and computes R, a warp's products with all distances, by way of the block's tile of K. */
+template <class T, int HEAD, int WARPS, int KEPT>
+GPU_INLINE void forward_distances(float *r, uint32_t (&q)[2][KEPT][4], const T *q_tile, T *k_tile,
+                                  const AttentionShape &a, const KernelTerms<T> &terms) {
+    constexpr int KEYS = ForwardTiles<HEAD, WARPS, true>::KEYS;
+    const int lane = threadIdx.x % 32;
+    copy_async_commit();
+    copy_async_wait<0>();
+    __syncthreads(); /* Q is there */
+    forward_keep<HEAD>(q, q_tile, lane_down<HEAD>());
+    for (int first = 0; first < terms.width; first += KEYS) {
+        float s[2][KEYS / 8][4];
+        copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, terms.distances + first * a.head_size, a.head_size,
+                                          terms.width - first, a.head_size);
+        copy_async_commit();
+        copy_async_wait<0>();
+        __syncthreads(); /* the distances are there, and nobody reads a Q any more that is kept */
+        forward_scores<T, HEAD, KEYS>(s, q, q_tile, k_tile, lane_down<HEAD>(), lane_across<HEAD>());
+#pragma unroll
+        for (int i = 0; i < KEYS; i++) {
+            int m = i / (KEYS / 2), n = i / 4 % (KEYS / 8), e = i % 4;
+            int row = 16 * m + e / 2 * 8 + lane / 4, column = first + 8 * n + lane % 4 * 2 + e % 2;
+            if (column < terms.width) r[row * terms.width + column] = s[m][n][e];
+        }
+        __syncthreads(); /* nobody reads the tile any more */
+    }
+}
+template <class T, int HEAD, int WARPS, int KEPT> /* no terms */
+GPU_INLINE void forward_distances(float *, uint32_t (&)[2][KEPT][4], const T *, T *, const AttentionShape &) {}
+
+/* Adds terms to the scores of a warp with the keys from `key` on. */
+template <class T, int KEYS>
+GPU_INLINE void forward_add_terms(float (&s)[2][KEYS / 8][4], const float *r, const AttentionShape &a,
+                                  const ForwardRows &rows, int key, const KernelTerms<T> &terms) {
+    const int lane = threadIdx.x % 32, column = key + lane % 4 * 2;
+    if (terms.key_terms)
+#pragma unroll
+        for (int i = 0; i < KEYS / 4; i++) {
+            int at = min(column + i / 2 * 8 + i % 2, rows.visible - 1);
+            float x = __ldg(terms.key_terms + (int64_t)(rows.start + at) * a.n_heads + rows.head);
+#pragma unroll
+            for (int m = 0; m < 2; m++) s[m][i / 2][i % 2] += x, s[m][i / 2][2 + i % 2] += x;
+        }
+    if (terms.width == 0) return;
+    const int least = terms.row(key - rows.first - 31), most = terms.row(key + KEYS - 1 - rows.first);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int m = i / 2, half = i % 2, row = 16 * m + 8 * half + lane / 4;
+        const float *products = r + row * terms.width;
+        if (least == most) { /* beyond the last distance */
+            float same = products[most];
+#pragma unroll
+            for (int j = 0; j < KEYS / 4; j++) s[m][j / 2][2 * half + j % 2] += same;
+        } else {
+#pragma unroll
+            for (int j = 0; j < KEYS / 4; j++)
+                s[m][j / 2][2 * half + j % 2] += products[terms.row(column + j / 2 * 8 + j % 2 - rows.first - row)];
+        }
+    }
+}
+template <class T, int KEYS> /* no terms */
+GPU_INLINE void forward_add_terms(float (&)[2][KEYS / 8][4], const float *, const AttentionShape &, const ForwardRows &,
+                                  int) {}
+
 /* Writes a warp's rows of the output and of lse, by way of `tile`, its own rows of shared memory. */
-template <class T, int HEAD, bool DROPOUT>
+template <class T, int HEAD, bool DROPOUT, bool TERMS>
 GPU_INLINE void forward_store(T *out, float *lse, const AttentionShape &a, const ForwardRows &rows, T *tile,
                               const ForwardSums<HEAD> &sums) {
     int lane = threadIdx.x % 32;
@@ -165,81 +252,97 @@ GPU_INLINE void forward_store(T *out, float *lse, const AttentionShape &a, const
             float l = sums.sum[m][half];
             l += __shfl_xor_sync(0xFFFFFFFFu, l, 1);
             l += __shfl_xor_sync(0xFFFFFFFFu, l, 2);
-            scale[m][half] = (DROPOUT ? a.keep : 1.0f) / l;
+            scale[m][half] = TERMS && l == 0 ? 0.0f : (DROPOUT ? a.keep : 1.0f) / l; /* 0: no key was seen */
             int row = rows.first + 16 * m + 8 * half + lane / 4;
-            if (lane % 4 == 0 && row < rows.length)
+            if (!TERMS && lane % 4 == 0 && row < rows.length)
                 lse[(int64_t)rows.head * a.n_tokens + rows.start + row] = sums.largest[m][half] * a.scale + logf(l);
         }
     store_rows<32, HEAD>(out + (int64_t)(rows.start + rows.first) * a.channels() + rows.head * a.head_size,
                          a.channels(), rows.length - rows.first, a.head_size, tile, sums.o, scale);
 }
 
-template <class T, int HEAD, int WARPS, bool DROPOUT>
+/* Terms: none, or KernelTerms; with them there is neither lse nor dropout. */
+template <class T, int HEAD, int WARPS, bool DROPOUT, class... Terms>
 __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
-    attention_forward_kernel(T *out, float *lse, const T *qkv, AttentionShape a) {
+    attention_forward_kernel(T *out, float *lse, const T *qkv, AttentionShape a, Terms... terms) {
     only_on_tensor_cores<T>();
-    constexpr int QUERIES = ForwardTiles<HEAD, WARPS>::QUERIES, KEYS = ForwardTiles<HEAD, WARPS>::KEYS;
-    constexpr int KEPT = HEAD <= 64 ? HEAD / 16 : 1;
+    constexpr bool TERMS = sizeof...(Terms) > 0;
+    using Tiles = ForwardTiles<HEAD, WARPS, TERMS>;
+    constexpr int QUERIES = Tiles::QUERIES, KEYS = Tiles::KEYS, KEPT = Tiles::KEPT;
     DYNAMIC_SHARED(T, shared);
     const int head = (int)blockIdx.x % a.n_heads, warp = threadIdx.x / 32;
     const SequenceTile tile = find_tile<QUERIES>(a, (int)blockIdx.x / a.n_heads);
     if (tile.first >= tile.length) return;
 
-    T *q_tile = shared + 32 * warp * HEAD, *k_tile = shared + QUERIES * HEAD, *v_tile = k_tile + KEYS * HEAD;
+    const int width = (0 + ... + terms.width), visible = visible_keys(tile, terms...);
+    T *q_tile = shared + 32 * warp * HEAD, *k_tile = shared + Tiles::front(width), *v_tile = k_tile + KEYS * HEAD;
+    float *r = reinterpret_cast<float *>(shared + (HEAD > 64 ? QUERIES * HEAD : 0)) + 32 * warp * width;
     const T *q_rows = qkv + (int64_t)(tile.start + tile.first) * a.width() + head * a.head_size;
     const T *k_rows = qkv + (int64_t)tile.start * a.width() + a.channels() + head * a.head_size,
             *v_rows = k_rows + a.channels();
     const int down = lane_down<HEAD>(), across = lane_across<HEAD>();
-    const ForwardRows rows = {head, tile.start, tile.length, tile.first + 32 * warp, a.scale * 1.44269504f};
-    const int keys = a.causal ? min(tile.first + QUERIES, tile.length) : tile.length; /* that the block sees */
-    const int seen = rows.first >= tile.length ? 0
-                     : a.causal                ? min(rows.first + 32, tile.length)
-                                               : tile.length; /* the warp */
+    const ForwardRows rows = {head, tile.start, tile.length, tile.first + 32 * warp, visible, a.scale * 1.44269504f};
+    const int keys = a.causal ? min(tile.first + QUERIES, visible) : visible; /* that the block sees */
+    const int seen = rows.first >= tile.length ? 0 : a.causal ? min(rows.first + 32, visible) : visible; /* the warp */
 
     ForwardSums<HEAD> sums = {};
     uint32_t q[2][KEPT][4];
 #pragma unroll
     for (int m = 0; m < 2; m++) sums.largest[m][0] = sums.largest[m][1] = -INFINITY;
     copy_tile<QUERIES, HEAD, 32 * WARPS>(shared, q_rows, a.width(), tile.length - tile.first, a.head_size);
-    copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows, a.width(), tile.length, a.head_size);
+    forward_distances<T, HEAD, WARPS>(r, q, q_tile, k_tile, a, terms...);
+    copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows, a.width(), visible, a.head_size);
     copy_async_commit();
 
     for (int key = 0; key < keys; key += KEYS) {
         uint32_t p[2][KEYS / 16][4];
         copy_async_wait<0>();
         __syncthreads(); /* K is there, and nobody reads V any more */
-        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + (int64_t)key * a.width(), a.width(), tile.length - key,
+        copy_tile<KEYS, HEAD, 32 * WARPS>(v_tile, v_rows + (int64_t)key * a.width(), a.width(), visible - key,
                                           a.head_size);
         copy_async_commit();
-        if (KEPT == HEAD / 16 && key == 0)
-#pragma unroll
-            for (int i = 0; i < 2 * KEPT; i++)
-                load_fragment<HEAD>(q[i / KEPT][i % KEPT], q_tile, down, i / KEPT * 16, i % KEPT * 16);
+        if (!TERMS && key == 0) forward_keep<HEAD>(q, q_tile, down);
         if (key < seen) {
             float s[2][KEYS / 8][4];
             forward_scores<T, HEAD, KEYS>(s, q, q_tile, k_tile, down, across);
+            forward_add_terms<T, KEYS>(s, r, a, rows, key, terms...);
             forward_probabilities<T, HEAD, KEYS, DROPOUT>(p, s, sums, a, rows, key);
         }
         copy_async_wait<0>();
         __syncthreads(); /* V is there, and nobody reads K any more */
         if (key + KEYS < keys) {
             copy_tile<KEYS, HEAD, 32 * WARPS>(k_tile, k_rows + (int64_t)(key + KEYS) * a.width(), a.width(),
-                                              tile.length - key - KEYS, a.head_size);
+                                              visible - key - KEYS, a.head_size);
             copy_async_commit();
         }
         if (key < seen) forward_product<T, HEAD, KEYS>(sums.o, p, v_tile, down);
     }
+    if (TERMS) copy_async_wait<0>(); /* for K, if there was no key */
+    if (TERMS) __syncthreads();      /* nobody reads R any more, where the rows go */
     if (rows.first >= tile.length) return;
-    forward_store<T, HEAD, DROPOUT>(out, lse, a, rows, q_tile, sums);
+    forward_store<T, HEAD, DROPOUT, TERMS>(out, lse, a, rows, q_tile, sums);
 }
 
-template <class T, int HEAD, int WARPS>
-static void forward_on_tensor_cores(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a) {
-    using Tiles = ForwardTiles<HEAD, WARPS>;
+template <class T, int HEAD, int WARPS, class... Terms>
+static void forward_launch(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a,
+                           const Terms &...terms) {
+    using Tiles = ForwardTiles<HEAD, WARPS, sizeof...(Terms) != 0>;
     int64_t blocks = (int64_t)a.slots(Tiles::QUERIES) * a.n_heads;
-    auto kernel =
-        a.threshold ? attention_forward_kernel<T, HEAD, WARPS, true> : attention_forward_kernel<T, HEAD, WARPS, false>;
-    attention_launch("attention_forward", device, kernel, blocks, 32 * WARPS, Tiles::BYTES, out, lse, qkv, a);
+    auto kernel = attention_forward_kernel<T, HEAD, WARPS, false, Terms...>;
+    if constexpr (sizeof...(Terms) == 0)
+        if (a.threshold) kernel = attention_forward_kernel<T, HEAD, WARPS, true>;
+    attention_launch(FORWARD_NAME<Terms...>, device, kernel, blocks, 32 * WARPS, Tiles::bytes((0 + ... + terms.width)),
+                     out, lse, qkv, a, terms...);
+}
+
+/* Launches blocks of one warp if sequences are short on average: 128 rows would be mostly empty; or if R of four warps
+ * does not fit beside the tiles into the least shared memory of a card with tensor cores, a T4's. */
+template <class T, int HEAD, class... Terms>
+static void forward_on_tensor_cores(const Device *device, T *out, float *lse, const T *qkv, const AttentionShape &a,
+                                    const Terms &...terms) {
+    bool fits = ForwardTiles<HEAD, 4, sizeof...(Terms) != 0>::bytes((0 + ... + terms.width)) <= 64 * 1024;
+    if (a.n_tokens <= 32 * a.count || !fits) return forward_launch<T, HEAD, 1>(device, out, lse, qkv, a, terms...);
+    forward_launch<T, HEAD, 4>(device, out, lse, qkv, a, terms...);
 }
 
 void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, Sequences sequences,
@@ -256,11 +359,8 @@ void cuda_attention_forward(Device *device, Tensor out, Tensor lse, Tensor qkv, 
             if (attention_is_short<T>(device, qkv.dtype, a))
                 return short_forward<T, HEAD>(device, to, log_sums, from, a);
             if constexpr (sizeof(T) == 2)
-                if (attention_on_tensor_cores(device, qkv.dtype, a)) {
-                    if (a.n_tokens <= 32 * a.count) /* short on average: 128 rows would be mostly empty */
-                        return forward_on_tensor_cores<T, HEAD, 1>(device, to, log_sums, from, a);
-                    return forward_on_tensor_cores<T, HEAD, 4>(device, to, log_sums, from, a);
-                }
+                if (attention_on_tensor_cores(device, qkv.dtype, a))
+                    return forward_on_tensor_cores<T, HEAD>(device, to, log_sums, from, a);
             forward_by_fma<T, HEAD>(device, to, log_sums, from, a);
         });
     });
@@ -280,6 +380,9 @@ void cuda_attention_terms_forward(Device *device, Tensor out, Tensor qkv, Sequen
         if (t.distances) t.width = t.left + 1 + t.right;
         with_head(a.head_size, [&](auto head) {
             constexpr int HEAD = decltype(head)::value;
+            if constexpr (sizeof(T) == 2)
+                if (attention_on_tensor_cores(device, qkv.dtype, a))
+                    return forward_on_tensor_cores<T, HEAD>(device, to, (float *)NULL, from, a, t);
             forward_by_fma<T, HEAD>(device, to, (float *)NULL, from, a, t);
         });
     });
