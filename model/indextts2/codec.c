@@ -8,9 +8,6 @@
 
 enum { TAPS = 7, PADDING = 3, STRIP = 4096 /* rows of unfolded features at once, or one clip */ };
 
-const CodecConfig CODEC_MASKGCT = {
-    .input = 1024, .width = 384, .inner = 2048, .blocks = 12, .codebook = 8192, .code_width = 8};
-
 static const char in_project[] = "quantizer.quantizers.0.in_project";
 
 /* ---- the table ---- */

@@ -9,7 +9,6 @@ typedef struct {
     int input, width, inner, blocks; /* widths: of the features, of the blocks, inside them */
     int codebook, code_width;
 } CodecConfig;
-extern const CodecConfig CODEC_MASKGCT;
 
 typedef struct {
     int depthwise, norm, gamma;

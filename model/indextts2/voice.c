@@ -3,13 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-const VoiceConfig VOICE_INDEXTTS2 = {
-    .condition = {.input = 1024, .width = 512, .inner = 2048, .heads = 8, .blocks = 6, .taps = 15, .longest = 1024},
-    .emotion = {.input = 1024, .width = 512, .inner = 1024, .heads = 4, .blocks = 4, .taps = 15, .longest = 1024},
-    .condition_latents = {.context = 512, .width = 1280, .latents = 32, .heads = 8, .head_size = 64, .inner = 1706},
-    .emotion_latent = {.context = 512, .width = 1024, .latents = 1, .heads = 4, .head_size = 64, .inner = 1365},
-    .emotion_width = 1280};
-
 /* The end of the emotion's perceiver, factors of columns, goes into the layer behind it. */
 static bool fold(const Network *network, const WeightSource *source, int row, int64_t first, int64_t n, float *values,
                  Error *error) {

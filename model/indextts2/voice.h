@@ -10,7 +10,6 @@ typedef struct {
     PerceiverConfig condition_latents, emotion_latent;
     int emotion_width; /* of the emotion vector, as of a latent of the condition */
 } VoiceConfig;
-extern const VoiceConfig VOICE_INDEXTTS2;
 
 typedef struct {
     Network network;

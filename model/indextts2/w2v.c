@@ -5,9 +5,6 @@
 
 #define EPSILON 1e-5f
 
-const W2vConfig W2V_BERT_2 = {
-    .input = 160, .hidden = 1024, .heads = 16, .inner = 4096, .layers = 17, .taps = 31, .left = 64, .right = 8};
-
 /* ---- the table ---- */
 
 typedef struct {

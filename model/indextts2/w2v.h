@@ -11,8 +11,6 @@ typedef struct {
     int taps;                        /* of the depthwise convolution, which is causal */
     int left, right;                 /* the farthest distances of keys that have rows of the table of distances */
 } W2vConfig;
-/* facebook/w2v-bert-2.0, whose seventeenth layer IndexTTS2 takes. */
-extern const W2vConfig W2V_BERT_2;
 
 typedef struct {
     Layer up, down;
