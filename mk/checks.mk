@@ -256,7 +256,8 @@ compare-profile:
 # The functions of gpu.h, and kernels of each family.
 PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
               test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_cached:heads_of_every_size \
-              test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums test_convolution:* test_augment:*
+              test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums test_convolution:* test_augment:* \
+              test_ops_forward:*
 check-ptx-samples:
 ifneq ($(TESTED_NVCC),)
 	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/cuda/test_wrappers $(sort $(foreach s,$(PTX_SAMPLES),$(PTX)/tests/cuda/$(firstword $(subst :, ,$s))))

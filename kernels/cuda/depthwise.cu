@@ -6,8 +6,8 @@
  * it reads from shared memory is used for several rows, EACH TOGETHER multiply-adds for EACH + 2 TOGETHER - 1 reads.
  *
  * Floors, n rows of c channels: 2 n c times the size of T, and 2 n c taps FLOPs. With 31 taps a block reads 158 rows
- * for 128, whose ends its neighbours read at the same time and find in the L2 cache. On cards of 20 FLOPs (f32, without
- * tensor cores) per byte of memory bandwidth, 31 taps take as long to compute as 16-bit numbers to move. */
+ * for 128, whose ends its neighbours read at the same time and find in the L2 cache. 31 taps are 62 FLOPs for the 4
+ * bytes that a 16-bit number takes: a card of more than 15 FLOPs in f32 per byte is limited by its memory. */
 #include "kernels/cuda/memory.h"
 
 namespace {
@@ -40,7 +40,10 @@ GPU_INLINE SequenceRows find_rows(const Depthwise &a, int slot) {
     return {start, a.offsets[low + 1] - start, (slot - start / ROWS - low) * ROWS};
 }
 
-/* Copies rows first - before, ... of a sequence into tile [rows][32 W], and the weights into weights [taps][32 W]. */
+/* Floats from the weights of a tap to those of the next: stores of neighbouring taps meet different banks. */
+template <int W> constexpr int PITCH = 33 * W;
+
+/* Copies rows first - before, ... of a sequence into tile [rows][32 W], and the weights into weights [taps][PITCH]. */
 template <class T, int W>
 GPU_INLINE void load_tile(T *tile, float *weights, const T *x, const float *w, const Depthwise &a, SequenceRows s,
                           int64_t channel, int rows) {
@@ -48,7 +51,7 @@ GPU_INLINE void load_tile(T *tile, float *weights, const T *x, const float *w, c
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (int i = threadIdx.x; i < WIDTH * a.taps; i += BLOCK) {
         int own = i / a.taps, tap = i - own * a.taps;
-        weights[tap * WIDTH + own] = channel + own < a.channels ? w[channel * a.taps + i] : 0.0f;
+        weights[tap * PITCH<W> + own] = channel + own < a.channels ? w[channel * a.taps + i] : 0.0f;
     }
     channel += lane * W;
 #pragma unroll 4
@@ -68,7 +71,7 @@ template <class T, int W, int TOGETHER>
 __global__ void __launch_bounds__(BLOCK) depthwise(T *y, const T *x, const float *w, const float *bias, Depthwise a) {
     constexpr int WIDTH = 32 * W;
     DYNAMIC_SHARED(float, weights);
-    T *tile = reinterpret_cast<T *>(weights + a.taps * WIDTH);
+    T *tile = reinterpret_cast<T *>(weights + a.taps * PITCH<W>);
     int slot = (int)(blockIdx.x / a.across), lane = threadIdx.x % 32, own = threadIdx.x / 32 * EACH;
     int64_t channel = (blockIdx.x - slot * a.across) * WIDTH;
     SequenceRows s = find_rows(a, slot);
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(BLOCK) depthwise(T *y, const T *x, const float
 #pragma unroll
         for (int k = 0; k < TOGETHER; k++) {
             if (tap + k >= a.taps) break;
-            Pack<float, W> weight = load_pack<W>(weights + (tap + k) * WIDTH + lane * W);
+            Pack<float, W> weight = load_pack<W>(weights + (tap + k) * PITCH<W> + lane * W);
 #pragma unroll
             for (int r = 0; r < EACH; r++)
 #pragma unroll
@@ -106,7 +109,7 @@ template <class T, int W, int TOGETHER>
 void launch(Device *device, Tensor y, Tensor x, Tensor w, Tensor bias, Depthwise a) {
     const char *op = "depthwise_forward";
     int64_t rows = ROWS + (a.taps - (int64_t)1) * a.dilation;
-    size_t bytes = 32 * W * (sizeof(float) * (size_t)a.taps + sizeof(T) * (size_t)rows);
+    size_t bytes = PITCH<W> * sizeof(float) * (size_t)a.taps + 32 * W * sizeof(T) * (size_t)rows;
     if (bytes > cuda_state(device)->shared_limit)
         die("%s: %d taps of dilation %d need %zu bytes of shared memory, this card has %zu: use fewer taps or a "
             "smaller "

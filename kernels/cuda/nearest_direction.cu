@@ -28,19 +28,23 @@ GPU_INLINE Nearest better_of(Nearest a, Nearest b) {
     return c;
 }
 
-/* Copies rows first, ... of the table into codes [D][CODES + 4]: for D = 8 the lanes meet different banks. */
-template <int D>
+/* Copies rows first, ... of the table into codes [D][CODES + 4]: for D = 8 the lanes meet different banks. W is 1
+ * unless rows have D numbers and begin at packs. */
+template <int D, int W>
 GPU_INLINE void load_codes(float (*codes)[CODES<D> + 4], const float *table, int64_t first, int64_t k, int d) {
 #pragma unroll 4
-    for (int i = threadIdx.x; i < CODES<D> * D; i += BLOCK) {
+    for (int i = threadIdx.x * W; i < CODES<D> * D; i += BLOCK * W) {
         int code = i / D, e = i % D;
-        codes[e][code] = first + code < k && e < d ? table[(first + code) * d + e] : 0.0f;
+        Pack<float, W> numbers = zeros<W>();
+        if (first + code < k && (W > 1 || e < d)) numbers = load_pack<W>(table + (first + code) * d + e);
+#pragma unroll
+        for (int j = 0; j < W; j++) codes[e + j][code] = numbers[j];
     }
 }
 
 /* D: d, rounded up. Grid: n / (GROUPS R). */
-template <int D>
-__global__ void __launch_bounds__(BLOCK)
+template <int D, int W>
+__global__ void __launch_bounds__(BLOCK, 2)
     nearest(int32_t *ids, float *margins, const float *x, const float *table, int64_t n, int64_t k, int d) {
     SHARED(float, codes, [D][CODES<D> + 4]);
     SHARED(Nearest, parts, [GROUPS][PARTS][R<D>]);
@@ -56,7 +60,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     for (int64_t first = 0; first < k; first += CODES<D>) {
         if (first) __syncthreads();
-        load_codes<D>(codes, table, first, k, d);
+        load_codes<D, W>(codes, table, first, k, d);
         __syncthreads();
         int end = k - first < CODES<D> ? (int)(k - first) : CODES<D>;
         for (int code = part * 32 + lane; code < end; code += PARTS * 32) {
@@ -90,11 +94,14 @@ __global__ void __launch_bounds__(BLOCK)
 
 template <int D> void launch(Device *device, Tensor ids, Tensor margins, Tensor x, Tensor table) {
     const char *op = "nearest_direction";
-    int64_t n = x.dims[0];
-    cuda_check(gpu_launch(nearest<D>, grid_of(op, ceil_div(n, GROUPS * R<D>)), BLOCK, 0, cuda_stream(device),
-                          (int32_t *)ids.data, (float *)margins.data, (const float *)x.data, (const float *)table.data,
-                          n, table.dims[0], (int)x.dims[1]),
-               op);
+    int64_t n = x.dims[0], d = x.dims[1];
+    with_width<4>(d == D && packs_fit(4, d, table.data), [&](auto width) {
+        constexpr int W = decltype(width)::value;
+        cuda_check(gpu_launch(nearest<D, W>, grid_of(op, ceil_div(n, GROUPS * R<D>)), BLOCK, 0, cuda_stream(device),
+                              (int32_t *)ids.data, (float *)margins.data, (const float *)x.data,
+                              (const float *)table.data, n, table.dims[0], (int)d),
+                   op);
+    });
 }
 
 } // namespace

@@ -57,7 +57,7 @@ const ProfileCall profile_calls[] = {
     {"squared_error_forward squared_error_forward_backward", "n=1024 c=16", "", EVERY_TYPE},
     {"normalize_rows_forward normalize_rows_backward", "n=256 c=128 dy:@y", "", EVERY_TYPE},
     {"nt_xent_forward nt_xent_backward", "n=512 c=128", "", ONLY_F32},
-    {"nearest_direction", "n=256 c=8 v=8192", "", ONLY_F32},
+    {"nearest_direction", "n=1024 c=8 v=8192", "", ONLY_F32},
     {"adamw_update muon_update", "flat=1048576 whole=1 offset=0 pitch=512 tall=512 columns=512", "", EVERY_TYPE},
     {"sum_forward", "n=1048576", "", ONLY_F32},
     {"sum_squares finish_norm loss_scale_update copy_segments clear_segments", "flat=1048576 whole=1 n=256", "",
