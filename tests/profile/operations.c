@@ -31,6 +31,11 @@ const ProfileCall profile_calls[] = {
      EVERY_TYPE},
     {"attention_forward attention_backward", "n=256 each=128 heads=12 c=768 causal=0 p=0.1", "128 rows, dropout",
      ONLY_16_BITS},
+    /* Conformers: distances as w2v-BERT's, terms of keys as IndexTTS2's. */
+    {"attention_terms_forward", "n=512 each=256 heads=16 c=1024 left=64 right=8 key_terms:none", "256 rows, distances",
+     EVERY_TYPE},
+    {"attention_terms_forward", "n=512 each=256 heads=4 c=512 hidden=1 distances:none", "256 rows, terms of keys",
+     EVERY_TYPE},
     {"cache_rows", "n=1024 c=1024 capacity=2", "", EVERY_TYPE},
     {"attention_cached_forward", "n=16 c=1024 heads=16 capacity=256 longest=256", "", EVERY_TYPE},
     {"unfold_forward unfold_backward", "n=2048 c=256 length=256 k=3 stride=2 pad=1", "", EVERY_TYPE},

@@ -123,9 +123,10 @@ GPU_INLINE void fma_add_terms(float (&s)[R], const float *products, const Attent
 template <int R>
 GPU_INLINE void fma_add_terms(float (&)[R], const float *, const AttentionShape &, int, int, int, int) {}
 
-/* Terms: none, or KernelTerms; with them there is neither lse nor dropout. */
+/* Terms: none, or KernelTerms; with them there is neither lse nor dropout, and blocks are limited as in the backward.
+ */
 template <class T, int COLUMNS, int R, class... Terms>
-__global__ void __launch_bounds__(FMA_THREADS)
+__global__ void __launch_bounds__(FMA_THREADS, sizeof...(Terms) ? 3 : 0)
     attention_forward_fma_kernel(T *out, float *lse, const T *qkv, AttentionShape a, Terms... terms) {
     only_where_used<T>();
     constexpr bool PLAIN = sizeof...(Terms) == 0;

@@ -318,7 +318,6 @@ __global__ void __launch_bounds__(32 * WARPS, 8 / WARPS)
         if (key < seen) forward_product<T, HEAD, KEYS>(sums.o, p, v_tile, down);
     }
     if (TERMS) copy_async_wait<0>(); /* for K, if there was no key */
-    if (TERMS) __syncthreads();      /* nobody reads R any more, where the rows go */
     if (rows.first >= tile.length) return;
     forward_store<T, HEAD, DROPOUT, TERMS>(out, lse, a, rows, q_tile, sums);
 }
