@@ -210,14 +210,15 @@ template <class T, int KEYS>
 GPU_INLINE void forward_add_terms(float (&s)[2][KEYS / 8][4], const float *r, const AttentionShape &a,
                                   const ForwardRows &rows, int key, const KernelTerms<T> &terms) {
     const int lane = threadIdx.x % 32, column = key + lane % 4 * 2;
-    if (terms.key_terms)
+    if (terms.key_terms) {
+        const float *of_keys = terms.key_terms + (int64_t)rows.start * a.n_heads + rows.head;
 #pragma unroll
         for (int i = 0; i < KEYS / 4; i++) {
-            int at = min(column + i / 2 * 8 + i % 2, rows.visible - 1);
-            float x = __ldg(terms.key_terms + (int64_t)(rows.start + at) * a.n_heads + rows.head);
+            float x = __ldg(of_keys + min(column + i / 2 * 8 + i % 2, rows.visible - 1) * a.n_heads);
 #pragma unroll
             for (int m = 0; m < 2; m++) s[m][i / 2][i % 2] += x, s[m][i / 2][2 + i % 2] += x;
         }
+    }
     if (terms.width == 0) return;
     const int least = terms.row(key - rows.first - 31), most = terms.row(key + KEYS - 1 - rows.first);
 #pragma unroll
