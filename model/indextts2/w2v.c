@@ -166,20 +166,14 @@ static void layer_forward(const Forward *f, const W2vLayer *l, Tensor next, Tens
     network_norm_to(&f->context, next, l->final_norm, y, EPSILON);
 }
 
-Tensor w2v_forward(const W2v *w2v, Arena *arena, Tensor x, const ClipRows *rows,
-                   void (*dump)(void *context, int state, Tensor y), void *dump_context) {
+void w2v_layers_forward(const W2v *w2v, Arena *arena, Tensor result, Tensor y, const ClipRows *rows, W2vDump *dump,
+                        void *dump_context) {
     Forward f = {.w2v = w2v, .context = network_context(&w2v->network, arena), .rows = rows};
-    const Context *c = &f.context;
-    int hidden = w2v->config.hidden;
-    Tensor result = network_push(c, x.dims[0], hidden);
+    Device *device = f.context.device;
+    Tensor next = result;
     size_t mark = arena_mark(arena);
-    Tensor other = network_push(c, x.dims[0], hidden);
-    Tensor y = w2v->config.layers % 2 ? other : result, next = w2v->config.layers % 2 ? result : other;
-    f.zeros = network_push(c, rows->sequences.count, hidden);
-    c->device->clear(c->device, f.zeros.data, tensor_bytes(f.zeros));
-    size_t inner = arena_mark(arena);
-    network_copy(c, y, network_linear(c, w2v->projection, network_norm(c, w2v->input_norm, x, EPSILON)));
-    arena_release(arena, inner);
+    f.zeros = network_push(&f.context, rows->sequences.count, y.dims[1]);
+    device->clear(device, f.zeros.data, tensor_bytes(f.zeros));
     clear_masked(&f, y);
     if (dump) dump(dump_context, 0, y);
     for (int i = 0; i < w2v->config.layers; i++) {
@@ -189,6 +183,20 @@ Tensor w2v_forward(const W2v *w2v, Arena *arena, Tensor x, const ClipRows *rows,
         y = next;
         next = swapped;
     }
+    if (y.data != result.data) network_copy(&f.context, result, y);
+    arena_release(arena, mark);
+}
+
+Tensor w2v_forward(const W2v *w2v, Arena *arena, Tensor x, const ClipRows *rows, W2vDump *dump, void *dump_context) {
+    Context context = network_context(&w2v->network, arena), *c = &context;
+    int hidden = w2v->config.hidden;
+    Tensor result = network_push(c, x.dims[0], hidden);
+    size_t mark = arena_mark(arena);
+    Tensor y = network_push(c, x.dims[0], hidden);
+    size_t inner = arena_mark(arena);
+    network_copy(c, y, network_linear(c, w2v->projection, network_norm(c, w2v->input_norm, x, EPSILON)));
+    arena_release(arena, inner);
+    w2v_layers_forward(w2v, arena, result, y, rows, dump, dump_context);
     arena_release(arena, mark);
     return result;
 }

@@ -34,7 +34,11 @@ typedef struct {
 /* Makes the table of the parameters. network_allocate and network_read come next; f32 and f16 are fit for it. */
 void w2v_open(W2v *w2v, const W2vConfig *config);
 void w2v_close(W2v *w2v);
+/* Tells a state [count, hidden] f32; 0 is that before the layers. */
+typedef void W2vDump(void *context, int state, Tensor y);
 /* Computes the features [count, hidden] f32 of x f32 [count, input], pushed on the arena: (last layer's output - mean)
- * / sqrt(variance). With `dump`, tells each state, 0 being that before the layers. */
-Tensor w2v_forward(const W2v *w2v, Arena *arena, Tensor x, const ClipRows *rows,
-                   void (*dump)(void *context, int state, Tensor y), void *dump_context);
+ * / sqrt(variance). Tells each state, if dump is not NULL. */
+Tensor w2v_forward(const W2v *w2v, Arena *arena, Tensor x, const ClipRows *rows, W2vDump *dump, void *dump_context);
+/* Computes them from state 0, y f32 [count, hidden], which is overwritten. */
+void w2v_layers_forward(const W2v *w2v, Arena *arena, Tensor result, Tensor y, const ClipRows *rows, W2vDump *dump,
+                        void *dump_context);

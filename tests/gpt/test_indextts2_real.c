@@ -1,0 +1,274 @@
+/* The networks of IndexTTS2's features in their real shapes, against an independent computation in float64: one layer
+ * of w2v-BERT, the codec, and the conditioning. Weights follow from a formula, as in
+ * tests/reference/make_golden_indextts2.py: the number of a tensor is its place in the order in which the script draws.
+ */
+#include "kernels/cpu/device.h"
+#include "tests/gpt/indextts2_rig.h"
+
+/* As in test_indextts2.c: sums of a thousand numbers are sums of independent roundings, too. */
+static const double tolerance = 3e-5, least_margin = 1e-4;
+
+/* ---- weights by formula ---- */
+
+/* Names in the order of the script, ended by NULL. "*": weight, then bias. */
+static const char *const w2v_start[] = {"feature_projection.layer_norm.*", "feature_projection.projection.*",
+                                        "masked_spec_embed", NULL};
+static const char *const w2v_layer[] = {"ffn1_layer_norm.*",
+                                        "ffn1.intermediate_dense.*",
+                                        "ffn1.output_dense.*",
+                                        "ffn2_layer_norm.*",
+                                        "ffn2.intermediate_dense.*",
+                                        "ffn2.output_dense.*",
+                                        "self_attn_layer_norm.*",
+                                        "self_attn.linear_q.*",
+                                        "self_attn.linear_k.*",
+                                        "self_attn.linear_v.*",
+                                        "self_attn.linear_out.*",
+                                        "self_attn.distance_embedding.weight",
+                                        "conv_module.layer_norm.*",
+                                        "conv_module.pointwise_conv1.weight",
+                                        "conv_module.depthwise_conv.weight",
+                                        "conv_module.depthwise_layer_norm.*",
+                                        "conv_module.pointwise_conv2.weight",
+                                        "final_layer_norm.*",
+                                        NULL};
+static const char *const codec_start[] = {"encoder.0.embed.*", "encoder.0.norm.*", NULL};
+static const char *const codec_block[] = {"dwconv.*", "norm.*", "pwconv1.*", "pwconv2.*", "gamma", NULL};
+static const char *const codec_end[] = {"encoder.0.final_layer_norm.*",
+                                        "encoder.1.*",
+                                        "quantizer.quantizers.0.in_project.weight_g",
+                                        "quantizer.quantizers.0.in_project.weight_v",
+                                        "quantizer.quantizers.0.in_project.bias",
+                                        "quantizer.quantizers.0.codebook.weight",
+                                        NULL};
+static const char *const conformer_start[] = {"embed.conv.0.*", "embed.out.0.*", "after_norm.*", NULL};
+static const char *const conformer_block[] = {"norm_ff.*",
+                                              "norm_mha.*",
+                                              "norm_conv.*",
+                                              "norm_final.*",
+                                              "conv_module.norm.*",
+                                              "self_attn.linear_q.*",
+                                              "self_attn.linear_k.*",
+                                              "self_attn.linear_v.*",
+                                              "self_attn.linear_out.*",
+                                              "self_attn.linear_pos.weight",
+                                              "self_attn.pos_bias_u",
+                                              "self_attn.pos_bias_v",
+                                              "conv_module.pointwise_conv1.*",
+                                              "conv_module.depthwise_conv.*",
+                                              "conv_module.pointwise_conv2.*",
+                                              "feed_forward.w_1.*",
+                                              "feed_forward.w_2.*",
+                                              NULL};
+static const char *const perceiver_start[] = {"latents", "proj_context.*", NULL};
+static const char *const perceiver_layer[] = {"0.to_q.weight", "0.to_kv.weight", "0.to_out.weight",
+                                              "1.0.*",         "1.2.*",          NULL};
+static const char *const perceiver_end[] = {"norm.gamma", NULL};
+static const char *const voice_end[] = {"emovec_layer.*", "emo_layer.*", NULL};
+
+/* Standard deviations and means of tensors whose names end like this. All others: weights around 0 with 1 /
+ * sqrt(inputs), vectors called weight, which are norms', 0.2 around 1. */
+static const struct {
+    const char *ending;
+    double scale, around;
+} scales[] = {{".bias", 0.1, 0},      {".distance_embedding.weight", 0.7, 0},
+              {".weight_g", 0.2, 1},  {".codebook.weight", 1, 0},
+              {"pos_bias_u", 0.5, 0}, {"pos_bias_v", 0.5, 0},
+              {".latents", 1, 0},     {"norm.gamma", 0.2, 1},
+              {".gamma", 0.2, 0.5}};
+
+typedef struct {
+    const ParamTable *table;
+    uint32_t first; /* number of the first tensor */
+    int count;
+    char names[512][80];
+} Formula;
+
+static void draw(Formula *f, const char *prefix, const char *const *parts) {
+    for (; *parts; parts++) {
+        int length = (int)strcspn(*parts, "*");
+        bool both = (*parts)[length] == '*';
+        for (int i = 0; i <= both; i++) {
+            assert_true(f->count < 512);
+            snprintf(f->names[f->count++], sizeof *f->names, "%s%.*s%s", prefix, length, *parts,
+                     both ? i ? "bias" : "weight" : "");
+        }
+    }
+}
+
+static float value_of(uint32_t number, uint32_t i, double around, double amplitude) {
+    uint32_t x = i * 2654435761u + number * 2246822519u + 374761393u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (float)(around + amplitude * (x / 4294967296.0 - 0.5));
+}
+
+static void fill(float *out, uint32_t number, int64_t first, int64_t count, double around, double scale) {
+    double amplitude = scale * sqrt(12);
+#pragma omp parallel for
+    for (int64_t i = 0; i < count; i++) out[i] = value_of(number, (uint32_t)(first + i), around, amplitude);
+}
+
+static bool read_formula(void *context, const char *name, int64_t first, int64_t count, float *out, Error *error) {
+    const Formula *f = context;
+    const Param *p = NULL;
+    int n = 0;
+    for (int i = 0; i < f->table->count; i++)
+        if (strcmp(f->table->items[i].name, name) == 0) p = &f->table->items[i];
+    while (n < f->count && strcmp(f->names[n], name) != 0) n++;
+    if (n == f->count || !p) return error_set(error, "no tensor '%s' is drawn", name);
+    bool norm = p->columns == 0;
+    double around = norm ? 1 : 0, scale = norm ? 0.2 : 1 / sqrt((double)p->columns);
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        if (!ends_with(name, scales[i].ending)) continue;
+        around = scales[i].around;
+        scale = scales[i].scale;
+        break;
+    }
+    fill(out, f->first + (uint32_t)n, first, count, around, scale);
+    return true;
+}
+
+static void read_network(Network *network, Device *device, Formula *f) {
+    Error error;
+    f->table = &network->table;
+    network_allocate(network, device, DTYPE_F32);
+    if (!network_read(network, &(WeightSource){read_formula, f}, &error)) fail_msg("%s", error.text);
+}
+
+/* ---- checks ---- */
+
+enum { WIDTH = 1024 };
+
+/* Downloads rows, of which `wanted` are compared with the golden tensor. */
+static void check_rows(Device *device, const char *name, Tensor x, const float *scale, const int *wanted, int n) {
+    TensorFile file = open_golden("indextts2_real");
+    float *want = floats(&file, "", name), *got = xmalloc((size_t)x.dims[1] * sizeof *got);
+    double worst = 0;
+    assert_int_equal(find(&file, "", name)->count, n * x.dims[1]);
+    for (int i = 0; i < n; i++) {
+        Tensor row = tensor_rows(x, wanted[i], 1);
+        device->download(device, got, row.data, tensor_bytes(row));
+        for (int64_t j = 0; scale && j < x.dims[1]; j++) got[j] *= scale[j];
+        worst = fmax(worst, largest_difference(got, want + i * x.dims[1], x.dims[1]));
+    }
+    print_message("%s: off by %.2g\n", name, worst);
+    if (!(worst <= tolerance)) fail_msg("%s is off by %.3g", name, worst);
+    FREE(want, got);
+    tensor_file_close(&file);
+}
+
+/* Pushes rows of normal size, those of tensor number `number`. */
+static Tensor push_input(Arena *arena, int64_t rows, uint32_t number) {
+    Tensor x = arena_2d(arena, DTYPE_F32, rows, WIDTH);
+    fill(x.data, number, 0, rows * WIDTH, 0, 1);
+    return x;
+}
+
+/* 100 rows, of which the last is masked: distances beyond the table of distances on both sides. */
+TEST(a_layer_of_w2v_bert_has_the_golden_values) {
+    Device *device = cpu_device_open(0);
+    Arena arena = arena_open(device, 64 << 20, "activations");
+    Formula *f = xcalloc(1, sizeof *f);
+    W2vConfig config = W2V_BERT_2;
+    W2v w2v;
+    config.layers = 1;
+    w2v_open(&w2v, &config);
+    f->first = 1000;
+    draw(f, "", w2v_start);
+    draw(f, "encoder.layers.0.", w2v_layer);
+    read_network(&w2v.network, device, f);
+    ClipRows rows = clip_rows_open(device, &arena, &(ClipLength){100, 99}, 1);
+    Tensor result = arena_2d(&arena, DTYPE_F32, 100, WIDTH);
+    w2v_layers_forward(&w2v, &arena, result, push_input(&arena, 100, 1), &rows, NULL, NULL);
+    check_rows(device, "w2v.layer0", result, NULL, (int[]){0, 1, 50, 72, 73, 98, 99}, 7);
+    clip_rows_close(&rows);
+    w2v_close(&w2v);
+    free(f);
+    arena_close(&arena);
+    device_close(device);
+}
+
+static void check_codes(const CodecCodes *got, int64_t n) {
+    TensorFile file = open_golden("indextts2_real");
+    const int32_t *want = find(&file, "", "codec.codes")->data;
+    float *margins = floats(&file, "", "codec.margin");
+    int compared = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (margins[i] >= least_margin) assert_int_equal(((const int32_t *)got->codes.data)[i], want[i]), compared++;
+        /* the file has distances: 2 - 2 cosines */
+        assert_near(2 * (double)((const float *)got->margins.data)[i], margins[i], tolerance);
+    }
+    print_message("%d of %d codes are compared\n", compared, (int)n);
+    free(margins);
+    tensor_file_close(&file);
+}
+
+TEST(the_whole_codec_has_the_golden_codes) {
+    enum { ROWS = 90 };
+    Device *device = cpu_device_open(0);
+    Arena arena = arena_open(device, 64 << 20, "activations");
+    Formula *f = xcalloc(1, sizeof *f);
+    Codec codec;
+    int all[ROWS];
+    for (int i = 0; i < ROWS; i++) all[i] = i;
+    codec_open(&codec, &CODEC_MASKGCT);
+    f->first = 2000;
+    draw(f, "", codec_start);
+    for (int i = 0; i < CODEC_MASKGCT.blocks; i++) draw(f, kept_format("encoder.0.convnext.%d.", i), codec_block);
+    draw(f, "", codec_end);
+    read_network(&codec.network, device, f);
+    ClipRows rows = clip_rows_open(device, &arena, &(ClipLength){ROWS, ROWS}, 1);
+    CodecCodes codes = codec_forward(&codec, &arena, push_input(&arena, ROWS, 2), &rows);
+    check_rows(device, "codec.z", codes.z, NULL, all, ROWS);
+    check_codes(&codes, ROWS);
+    clip_rows_close(&rows);
+    codec_close(&codec);
+    free(f);
+    arena_close(&arena);
+    device_close(device);
+}
+
+static void draw_voice(Formula *f) {
+    f->first = 3000;
+    for (int e = 0; e < 2; e++) {
+        const char *conformer = e ? "emo_conditioning_encoder" : "conditioning_encoder",
+                   *perceiver = e ? "emo_perceiver_encoder" : "perceiver_encoder";
+        int blocks = e ? VOICE_INDEXTTS2.emotion.blocks : VOICE_INDEXTTS2.condition.blocks;
+        draw(f, kept_format("%s.", conformer), conformer_start);
+        for (int i = 0; i < blocks; i++) draw(f, kept_format("%s.encoders.%d.", conformer, i), conformer_block);
+        draw(f, kept_format("%s.", perceiver), perceiver_start);
+        for (int i = 0; i < PERCEIVER_LAYERS; i++) draw(f, kept_format("%s.layers.%d.", perceiver, i), perceiver_layer);
+        draw(f, kept_format("%s.", perceiver), perceiver_end);
+    }
+    draw(f, "", voice_end);
+}
+
+/* 41 rows, of which the last is masked: 20 rows at 25 Hz, and there, too, the last is masked. */
+TEST(conditioning_and_emotion_have_the_golden_values) {
+    Device *device = cpu_device_open(0);
+    Arena arena = arena_open(device, 192 << 20, "activations");
+    Formula *f = xcalloc(1, sizeof *f);
+    Voice voice;
+    voice_open(&voice, &VOICE_INDEXTTS2);
+    draw_voice(f);
+    read_network(&voice.network, device, f);
+    voice_prepare(&voice, &arena);
+    ClipLength length = {41, 40}, half_length = clip_length_subsampled(length);
+    ClipRows rows = clip_rows_open(device, &arena, &length, 1), half = clip_rows_open(device, &arena, &half_length, 1);
+    Tensor h = push_input(&arena, length.rows, 2);
+    Tensor context = conformer_forward(&voice.condition, &arena, h, &rows, &half);
+    VoiceResults results = voice_forward(&voice, &arena, h, &rows, &half);
+    check_rows(device, "gpt.conformer", context, NULL, (int[]){0, 9, 18, 19}, 4);
+    check_rows(device, "gpt.cond", results.condition, voice.scale, (int[]){0, 1, 16, 31}, 4);
+    check_rows(device, "gpt.emo", results.emotion, NULL, (int[]){0}, 1);
+    clip_rows_close(&rows);
+    clip_rows_close(&half);
+    voice_close(&voice);
+    free(f);
+    arena_close(&arena);
+    device_close(device);
+}
+
+int main(void) { return tests_run(NULL, NULL); }
