@@ -74,7 +74,7 @@ static void add_projection(Codec *codec) {
 }
 
 void codec_open(Codec *codec, const CodecConfig *config) {
-    *codec = (Codec){.network = {.name = "the semantic codec", .fold = fold}, .config = *config};
+    *codec = (Codec){.network = {.name = "the semantic codec", .fit = DTYPE_F16, .fold = fold}, .config = *config};
     Network *network = &codec->network;
     codec->embed = network_add_convolution(network, config->width, config->input, TAPS, true, "encoder.0.embed");
     codec->norm = network_add_norm(network, config->width, "encoder.0.norm");

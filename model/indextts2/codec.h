@@ -22,7 +22,7 @@ typedef struct {
     CodecBlock *blocks;
 } Codec;
 
-/* Makes the table of the parameters; f32 and f16 are fit for it. */
+/* Makes the table of the parameters; f32 and f16 are fit for it, as for w2v-BERT. */
 void codec_open(Codec *codec, const CodecConfig *config);
 void codec_close(Codec *codec);
 /* The results for a number of rows, pushed on the arena: codes i32 [count]; z f32 [count, code_width], the projection

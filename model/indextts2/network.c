@@ -38,6 +38,9 @@ int network_add_norm(Network *network, int64_t width, const char *prefix) {
 
 void network_allocate(Network *network, Device *device, DType type) {
     int64_t n = network->table.flat_count;
+    if (type != DTYPE_F32 && type != network->fit)
+        die("%s: products in %s spoil the results; use %s or %s", network->name, dtype_name(type),
+            dtype_name(network->fit), dtype_name(DTYPE_F32));
     if (type != DTYPE_F32 && type != device->half)
         die("%s: this device does not compute in %s", network->name, dtype_name(type));
     network->device = device;

@@ -23,6 +23,7 @@ typedef struct {
 struct Network {
     const char *name; /* for messages */
     Device *device;
+    DType fit;  /* the 16-bit type that keeps the results */
     DType type; /* of the operands of products */
     ParamTable table;
     Tensor weights, half; /* flat; half: none if the type is f32 */
@@ -38,7 +39,8 @@ Layer network_add_linear(Network *network, int64_t out, int64_t in, bool bias, c
 Layer network_add_convolution(Network *network, int64_t out, int64_t in, int64_t taps, bool bias, const char *prefix);
 int network_add_norm(Network *network, int64_t width, const char *prefix);
 int network_add(Network *network, int64_t rows, int64_t columns, const char *name);
-/* Allocates the weights of a network, whose table is complete. Dies if the device does not compute in the type. */
+/* Allocates the weights of a network, whose table is complete. Dies if the type is a 16-bit one that is not fit for the
+ * network, or that the device does not compute in. */
 void network_allocate(Network *network, Device *device, DType type);
 /* Reads all weights, in groups of rows, and folds them. Returns false with the reason. */
 bool network_read(Network *network, const WeightSource *source, Error *error);

@@ -20,7 +20,8 @@ static bool fold(const Network *network, const WeightSource *source, int row, in
 }
 
 void voice_open(Voice *voice, const VoiceConfig *config) {
-    *voice = (Voice){.network = {.name = "the conditioning of IndexTTS2", .fold = fold}, .config = *config};
+    *voice = (Voice){.network = {.name = "the conditioning of IndexTTS2", .fit = DTYPE_BF16, .fold = fold},
+                     .config = *config};
     Network *network = &voice->network;
     conformer_open(&voice->condition, network, &config->condition, "conditioning_encoder");
     perceiver_open(&voice->condition_latents, network, &config->condition_latents, "perceiver_encoder");

@@ -90,7 +90,7 @@ static bool fold(const Network *network, const WeightSource *source, int row, in
 }
 
 void w2v_open(W2v *w2v, const W2vConfig *config) {
-    *w2v = (W2v){.network = {.name = "w2v-BERT 2.0", .fold = fold}, .config = *config};
+    *w2v = (W2v){.network = {.name = "w2v-BERT 2.0", .fit = DTYPE_F16, .fold = fold}, .config = *config};
     w2v->input_norm = network_add_norm(&w2v->network, config->input, "feature_projection.layer_norm");
     w2v->projection =
         network_add_linear(&w2v->network, config->hidden, config->input, true, "feature_projection.projection");

@@ -119,6 +119,15 @@ void clip_results_free(ClipResults *r) {
     FREE(r->h, r->z, r->margins, r->condition, r->emotion, r->codes);
 }
 
+void check_same_results(const ClipResults *a, const ClipResults *b) {
+    assert_int_equal(a->rows, b->rows);
+    assert_memory_equal(a->h, b->h, (size_t)a->rows * 32 * sizeof(float));
+    assert_memory_equal(a->z, b->z, (size_t)a->rows * 8 * sizeof(float));
+    assert_memory_equal(a->codes, b->codes, (size_t)a->rows * sizeof(int32_t));
+    assert_memory_equal(a->condition, b->condition, 4 * 20 * sizeof(float));
+    assert_memory_equal(a->emotion, b->emotion, 20 * sizeof(float));
+}
+
 double largest_difference(const float *got, const float *want, int64_t n) {
     double largest = 0;
     for (int64_t i = 0; i < n; i++) {

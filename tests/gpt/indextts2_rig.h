@@ -30,5 +30,7 @@ void tiny_close(TinyNets *nets);
 /* Computes clips, "ab" for example, packed into one batch. Fills the results of each. */
 void tiny_compute(TinyNets *nets, const char *clips, ClipResults *results);
 void clip_results_free(ClipResults *results);
+/* Requires the same bits in the results of one clip. */
+void check_same_results(const ClipResults *a, const ClipResults *b);
 /* Returns the largest difference of any number, and fails unless got is finite. */
 double largest_difference(const float *got, const float *want, int64_t n);

@@ -37,15 +37,6 @@ static void check_clip(const TensorFile *file, char clip, const ClipResults *r) 
     check_codes(file, clip, r);
 }
 
-static void check_same(const ClipResults *a, const ClipResults *b) {
-    assert_int_equal(a->rows, b->rows);
-    assert_memory_equal(a->h, b->h, (size_t)a->rows * 32 * sizeof(float));
-    assert_memory_equal(a->z, b->z, (size_t)a->rows * 8 * sizeof(float));
-    assert_memory_equal(a->codes, b->codes, (size_t)a->rows * sizeof(int32_t));
-    assert_memory_equal(a->condition, b->condition, 4 * 20 * sizeof(float));
-    assert_memory_equal(a->emotion, b->emotion, 20 * sizeof(float));
-}
-
 TEST(features_are_those_of_one_clip_at_a_time_alone_and_in_company) {
     TinyNets nets;
     ClipResults alone[2], packed[5];
@@ -56,7 +47,7 @@ TEST(features_are_those_of_one_clip_at_a_time_alone_and_in_company) {
     tiny_compute(&nets, "babaa", packed);
     check_clip(&nets.file, 'a', &alone[0]);
     check_clip(&nets.file, 'b', &alone[1]);
-    for (int s = 0; s < 5; s++) check_same(&packed[s], &alone[s == 1 || s > 2 ? 0 : 1]);
+    for (int s = 0; s < 5; s++) check_same_results(&packed[s], &alone[s == 1 || s > 2 ? 0 : 1]);
     for (int s = 0; s < 5; s++) clip_results_free(&packed[s]);
     for (int s = 0; s < 2; s++) clip_results_free(&alone[s]);
     tiny_close(&nets);
@@ -81,6 +72,31 @@ TEST(padded_batches_give_other_numbers) {
     for (int s = 0; s < 2; s++) clip_results_free(&r[s]);
     tiny_close(&nets);
     device_close(device);
+}
+
+static void allocate(void *network) { network_allocate(network, NULL, ((Network *)network)->type); }
+
+static void check_refusal(Network *network, DType type, const char *message) {
+    char output[1024];
+    network->type = type;
+    assert_int_equal(run_function(output, sizeof output, allocate, network), 1);
+    assert_contains(output, message);
+}
+
+TEST(unfit_types_of_products_are_refused) {
+    W2v w2v;
+    Codec codec;
+    Voice voice;
+    w2v_open(&w2v, &W2V_BERT_2);
+    codec_open(&codec, &CODEC_MASKGCT);
+    voice_open(&voice, &VOICE_INDEXTTS2);
+    check_refusal(&w2v.network, DTYPE_BF16, "w2v-BERT 2.0: products in bf16 spoil the results; use f16 or f32");
+    check_refusal(&codec.network, DTYPE_BF16, "the semantic codec: products in bf16 spoil the results; use f16 or f32");
+    check_refusal(&voice.network, DTYPE_F16,
+                  "the conditioning of IndexTTS2: products in f16 spoil the results; use bf16 or f32");
+    w2v_close(&w2v);
+    codec_close(&codec);
+    voice_close(&voice);
 }
 
 int main(void) { return tests_run(NULL, NULL); }
