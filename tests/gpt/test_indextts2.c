@@ -1,6 +1,7 @@
 /* The networks of IndexTTS2's features against an independent computation in float64
  * (tests/reference/make_golden_indextts2.py). */
 #include "kernels/cpu/device.h"
+#include "model/indextts2/features.h"
 #include "tests/gpt/indextts2_rig.h"
 
 /* Some tens of roundings of f32, 6e-8 each, of numbers of size 1: torch's own f32 is off by 7e-6. */
@@ -87,9 +88,9 @@ TEST(unfit_types_of_products_are_refused) {
     W2v w2v;
     Codec codec;
     Voice voice;
-    w2v_open(&w2v, &W2V_BERT_2);
-    codec_open(&codec, &CODEC_MASKGCT);
-    voice_open(&voice, &VOICE_INDEXTTS2);
+    w2v_open(&w2v, &FEATURES_INDEXTTS2.w2v);
+    codec_open(&codec, &FEATURES_INDEXTTS2.codec);
+    voice_open(&voice, &FEATURES_INDEXTTS2.voice);
     check_refusal(&w2v.network, DTYPE_BF16, "w2v-BERT 2.0: products in bf16 spoil the results; use f16 or f32");
     check_refusal(&codec.network, DTYPE_BF16, "the semantic codec: products in bf16 spoil the results; use f16 or f32");
     check_refusal(&voice.network, DTYPE_F16,

@@ -3,6 +3,7 @@
  * tests/reference/make_golden_indextts2.py: the number of a tensor is its place in the order in which the script draws.
  */
 #include "kernels/cpu/device.h"
+#include "model/indextts2/features.h"
 #include "tests/gpt/indextts2_rig.h"
 
 /* As in test_indextts2.c: sums of a thousand numbers are sums of independent roundings, too. */
@@ -171,7 +172,7 @@ TEST(a_layer_of_w2v_bert_has_the_golden_values) {
     Device *device = cpu_device_open(0);
     Arena arena = arena_open(device, 64 << 20, "activations");
     Formula *f = xcalloc(1, sizeof *f);
-    W2vConfig config = W2V_BERT_2;
+    W2vConfig config = FEATURES_INDEXTTS2.w2v;
     W2v w2v;
     config.layers = 1;
     w2v_open(&w2v, &config);
@@ -213,10 +214,11 @@ TEST(the_whole_codec_has_the_golden_codes) {
     Codec codec;
     int all[ROWS];
     for (int i = 0; i < ROWS; i++) all[i] = i;
-    codec_open(&codec, &CODEC_MASKGCT);
+    codec_open(&codec, &FEATURES_INDEXTTS2.codec);
     f->first = 2000;
     draw(f, "", codec_start);
-    for (int i = 0; i < CODEC_MASKGCT.blocks; i++) draw(f, kept_format("encoder.0.convnext.%d.", i), codec_block);
+    for (int i = 0; i < FEATURES_INDEXTTS2.codec.blocks; i++)
+        draw(f, kept_format("encoder.0.convnext.%d.", i), codec_block);
     draw(f, "", codec_end);
     read_network(&codec.network, device, f);
     ClipRows rows = clip_rows_open(device, &arena, &(ClipLength){ROWS, ROWS}, 1);
@@ -235,7 +237,7 @@ static void draw_voice(Formula *f) {
     for (int e = 0; e < 2; e++) {
         const char *conformer = e ? "emo_conditioning_encoder" : "conditioning_encoder",
                    *perceiver = e ? "emo_perceiver_encoder" : "perceiver_encoder";
-        int blocks = e ? VOICE_INDEXTTS2.emotion.blocks : VOICE_INDEXTTS2.condition.blocks;
+        int blocks = e ? FEATURES_INDEXTTS2.voice.emotion.blocks : FEATURES_INDEXTTS2.voice.condition.blocks;
         draw(f, kept_format("%s.", conformer), conformer_start);
         for (int i = 0; i < blocks; i++) draw(f, kept_format("%s.encoders.%d.", conformer, i), conformer_block);
         draw(f, kept_format("%s.", perceiver), perceiver_start);
@@ -251,7 +253,7 @@ TEST(conditioning_and_emotion_have_the_golden_values) {
     Arena arena = arena_open(device, 192 << 20, "activations");
     Formula *f = xcalloc(1, sizeof *f);
     Voice voice;
-    voice_open(&voice, &VOICE_INDEXTTS2);
+    voice_open(&voice, &FEATURES_INDEXTTS2.voice);
     draw_voice(f);
     read_network(&voice.network, device, f);
     voice_prepare(&voice, &arena);
