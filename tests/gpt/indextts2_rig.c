@@ -119,15 +119,6 @@ void clip_results_free(ClipResults *r) {
     FREE(r->h, r->z, r->margins, r->condition, r->emotion, r->codes);
 }
 
-void check_same_results(const ClipResults *a, const ClipResults *b) {
-    assert_int_equal(a->rows, b->rows);
-    assert_memory_equal(a->h, b->h, (size_t)a->rows * 32 * sizeof(float));
-    assert_memory_equal(a->z, b->z, (size_t)a->rows * 8 * sizeof(float));
-    assert_memory_equal(a->codes, b->codes, (size_t)a->rows * sizeof(int32_t));
-    assert_memory_equal(a->condition, b->condition, 4 * 20 * sizeof(float));
-    assert_memory_equal(a->emotion, b->emotion, 20 * sizeof(float));
-}
-
 double largest_difference(const float *got, const float *want, int64_t n) {
     double largest = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -135,4 +126,44 @@ double largest_difference(const float *got, const float *want, int64_t n) {
         largest = fmax(largest, fabs((double)got[i] - want[i]));
     }
     return largest;
+}
+
+static void check_numbers(const TensorFile *file, char clip, const char *name, const float *got, int64_t n) {
+    float *want = floats(file, kept_format("%c.", clip), name);
+    assert_int_equal(find(file, kept_format("%c.", clip), name)->count, n);
+    double difference = largest_difference(got, want, n);
+    print_message("%c %s: off by %.2g\n", clip, name, difference);
+    if (!(difference <= features_tolerance)) fail_msg("%c %s is off by %.3g", clip, name, difference);
+    free(want);
+}
+
+static void check_codes(const TensorFile *file, char clip, const ClipResults *r) {
+    const StoredTensor *codes = find(file, kept_format("%c.", clip), "codes");
+    float *margins = floats(file, kept_format("%c.", clip), "margin");
+    assert_int_equal(codes->count, r->rows);
+    for (int64_t i = 0; i < r->rows; i++) {
+        int32_t want;
+        memcpy(&want, (const char *)codes->data + 4 * i, sizeof want);
+        if (margins[i] >= least_margin) assert_int_equal(r->codes[i], want);
+        assert_near(2 * r->margins[i], margins[i], features_tolerance); /* the file has distances: 2 - 2 cosines */
+    }
+    free(margins);
+}
+
+void check_golden(const TensorFile *file, char clip, const ClipResults *r) {
+    for (int i = 0; i < 3; i++) check_numbers(file, clip, kept_format("hidden.%d", i), r->hidden[i], r->rows * 32);
+    check_numbers(file, clip, "h", r->h, r->rows * 32);
+    check_numbers(file, clip, "z", r->z, r->rows * 8);
+    check_numbers(file, clip, "cond", r->condition, 4 * 20);
+    check_numbers(file, clip, "emo", r->emotion, 20);
+    check_codes(file, clip, r);
+}
+
+void check_same_results(const ClipResults *a, const ClipResults *b) {
+    assert_int_equal(a->rows, b->rows);
+    assert_memory_equal(a->h, b->h, (size_t)a->rows * 32 * sizeof(float));
+    assert_memory_equal(a->z, b->z, (size_t)a->rows * 8 * sizeof(float));
+    assert_memory_equal(a->codes, b->codes, (size_t)a->rows * sizeof(int32_t));
+    assert_memory_equal(a->condition, b->condition, 4 * 20 * sizeof(float));
+    assert_memory_equal(a->emotion, b->emotion, 20 * sizeof(float));
 }

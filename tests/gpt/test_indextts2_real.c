@@ -6,9 +6,6 @@
 #include "model/indextts2/features.h"
 #include "tests/gpt/indextts2_rig.h"
 
-/* As in test_indextts2.c: sums of a thousand numbers are sums of independent roundings, too. */
-static const double tolerance = 3e-5, least_margin = 1e-4;
-
 /* ---- weights by formula ---- */
 
 /* Names in the order of the script, ended by NULL. "*": weight, then bias. */
@@ -155,7 +152,7 @@ static void check_rows(Device *device, const char *name, Tensor x, const float *
         worst = fmax(worst, largest_difference(got, want + i * x.dims[1], x.dims[1]));
     }
     print_message("%s: off by %.2g\n", name, worst);
-    if (!(worst <= tolerance)) fail_msg("%s is off by %.3g", name, worst);
+    if (!(worst <= features_tolerance)) fail_msg("%s is off by %.3g", name, worst);
     FREE(want, got);
     tensor_file_close(&file);
 }
@@ -199,7 +196,7 @@ static void check_codes(const CodecCodes *got, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (margins[i] >= least_margin) assert_int_equal(((const int32_t *)got->codes.data)[i], want[i]), compared++;
         /* the file has distances: 2 - 2 cosines */
-        assert_near(2 * (double)((const float *)got->margins.data)[i], margins[i], tolerance);
+        assert_near(2 * (double)((const float *)got->margins.data)[i], margins[i], features_tolerance);
     }
     print_message("%d of %d codes are compared\n", compared, (int)n);
     free(margins);
