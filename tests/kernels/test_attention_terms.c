@@ -126,24 +126,6 @@ static void check_without_terms_it_is_the_ordinary_attention(Rig *rig) {
     expect(rig, "without terms", x.out, widened(rig, ordinary), 2 * (sum_error(24, 32) + sum_error(100, 0)));
 }
 
-/* A sequence has the same bits alone and beside others. */
-static void check_neighbours_change_nothing(Rig *rig) {
-    enum { COUNT = 6 };
-    const int lengths[COUNT] = {5, 16, 130, 1, 300, 67}, hidden[COUNT] = {1, 0, 1, 0, 1, 0};
-    Case x = case_of(rig, lengths, hidden, COUNT, 2, 32, 64, 8, true), alone = x;
-    run(rig, &x);
-    for (int s = 0; s < COUNT; s++) {
-        int64_t first = x.sequences.host_offsets[s];
-        alone.sequences = packed(rig, &lengths[s], 1);
-        alone.out = poisoned(rig, lengths[s], 64);
-        alone.qkv = tensor_rows(x.qkv, first, lengths[s]);
-        alone.terms.key_terms = tensor_rows(x.terms.key_terms, first, lengths[s]);
-        alone.terms.hidden = tensor_rows(x.terms.hidden, s, 1);
-        run(rig, &alone);
-        expect_same(rig, "a sequence alone", alone.out, tensor_rows(x.out, first, lengths[s]));
-    }
-}
-
 /* The number of threads does not change a bit. */
 TEST(any_number_of_threads_gives_the_same_bits) {
     static const int threads[] = {1, 2, 3, 8};
@@ -166,7 +148,6 @@ int main(void) {
                                         ops_test(hidden_sequences_give_zeros),
                                         ops_test(hidden_rows_are_not_read),
                                         ops_test(without_terms_it_is_the_ordinary_attention),
-                                        ops_test(neighbours_change_nothing),
                                         ops_last_test};
     tests_add(shared, sizeof shared / sizeof *shared);
     return tests_run(open_devices, close_devices);

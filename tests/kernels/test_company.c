@@ -131,6 +131,29 @@ static void check_sequences_of_a_depthwise_convolution_do_not_depend_on_each_oth
     }
 }
 
+static void check_sequences_with_terms_do_not_depend_on_each_other(Rig *rig) {
+    enum { COUNT = 7, HEADS = 2, SIZE = 20, C = HEADS * SIZE };
+    const int lengths[COUNT] = {5, 16, 130, 1, 0, 300, 67}, hidden[COUNT] = {1, 0, 1, 0, 0, 1, 0};
+    Sequences sequences = packed(rig, lengths, COUNT);
+    int64_t n = sequences.host_offsets[COUNT];
+    Tensor qkv = normal(rig, n, 3 * C), out = poisoned(rig, n, C);
+    Attention attention = {HEADS, false, 1 / sqrtf((float)SIZE)};
+    AttentionTerms terms = {normal(rig, 73, SIZE), 64, 8, normal(rig, n, HEADS), tensor(rig, DTYPE_I32, COUNT, 0)};
+    memcpy(terms.hidden.data, hidden, sizeof hidden);
+    attention_terms_forward(rig->device, out, qkv, sequences, attention, terms);
+    for (int s = 0; s < COUNT; s++) {
+        if (!lengths[s]) continue;
+        int64_t first = sequences.host_offsets[s], length = lengths[s];
+        Tensor alone = poisoned(rig, length, C);
+        AttentionTerms own = terms;
+        own.key_terms = some_rows(rig, terms.key_terms, first, length);
+        own.hidden = tensor_rows(terms.hidden, s, 1);
+        attention_terms_forward(rig->device, alone, some_rows(rig, qkv, first, length), packed(rig, &lengths[s], 1),
+                                attention, own);
+        expect_same(rig, "out of a sequence alone", alone, tensor_rows(out, first, length));
+    }
+}
+
 /* ---- samples ---- */
 
 static void check_samples_of_a_convolution_do_not_depend_on_each_other(Rig *rig) {
@@ -230,6 +253,7 @@ int main(void) {
         ops_test(the_last_row_of_many_is_that_of_few),
         ops_test(sequences_do_not_depend_on_each_other),
         ops_test(sequences_of_a_depthwise_convolution_do_not_depend_on_each_other),
+        ops_test(sequences_with_terms_do_not_depend_on_each_other),
         ops_test(samples_of_a_convolution_do_not_depend_on_each_other),
         ops_test(samples_of_the_stem_do_not_depend_on_each_other),
         ops_test(rows_of_other_operations_do_not_depend_on_each_other),
