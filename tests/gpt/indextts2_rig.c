@@ -119,44 +119,45 @@ void clip_results_free(ClipResults *r) {
     FREE(r->h, r->z, r->margins, r->condition, r->emotion, r->codes);
 }
 
-double largest_difference(const float *got, const float *want, int64_t n) {
-    double largest = 0;
-    for (int64_t i = 0; i < n; i++) {
-        assert_true(isfinite(got[i]));
-        largest = fmax(largest, fabs((double)got[i] - want[i]));
-    }
-    return largest;
-}
-
-static void check_numbers(const TensorFile *file, char clip, const char *name, const float *got, int64_t n) {
-    float *want = floats(file, kept_format("%c.", clip), name);
-    assert_int_equal(find(file, kept_format("%c.", clip), name)->count, n);
-    double difference = largest_difference(got, want, n);
-    print_message("%c %s: off by %.2g\n", clip, name, difference);
-    if (!(difference <= features_tolerance)) fail_msg("%c %s is off by %.3g", clip, name, difference);
+void check_golden_numbers(const TensorFile *file, const char *name, const float *got, int64_t n) {
+    float *want = floats(file, "", name);
+    assert_int_equal(find(file, "", name)->count, n);
+    print_message("%s: relative error %.2g\n", name, relative_error(got, want, n));
+    assert_close(name, got, want, n, golden_tolerance);
     free(want);
 }
 
-static void check_codes(const TensorFile *file, char clip, const ClipResults *r) {
-    const StoredTensor *codes = find(file, kept_format("%c.", clip), "codes");
-    float *margins = floats(file, kept_format("%c.", clip), "margin");
-    assert_int_equal(codes->count, r->rows);
-    for (int64_t i = 0; i < r->rows; i++) {
-        int32_t want;
-        memcpy(&want, (const char *)codes->data + 4 * i, sizeof want);
-        if (margins[i] >= least_margin) assert_int_equal(r->codes[i], want);
-        assert_near(2 * r->margins[i], margins[i], features_tolerance); /* the file has distances: 2 - 2 cosines */
+/* A z that turns by d changes the difference of its cosines with two codes by at most 2 d, and that of distances, 2 - 2
+ * cosines, which the file has, by 4 d. */
+void check_golden_codes(const TensorFile *file, const char *prefix, const int32_t *codes, const float *margins,
+                        int64_t n) {
+    const float least = 1e-4f; /* codes whose distances differ by less may be ordered otherwise */
+    const StoredTensor *stored = find(file, prefix, "codes");
+    float *want = floats(file, prefix, "margin");
+    double squares = 0;
+    int compared = 0;
+    assert_int_equal(stored->count, n);
+    for (int64_t i = 0; i < n; i++) {
+        double difference = 2 * (double)margins[i] - (double)want[i];
+        squares += difference * difference;
+        if (want[i] < least) continue;
+        assert_int_equal(codes[i], ((const int32_t *)stored->data)[i]);
+        compared++;
     }
-    free(margins);
+    double off = sqrt(squares / (double)n);
+    print_message("%scodes: %d of %d are compared; margins are off by %.2g\n", prefix, compared, (int)n, off);
+    if (!(off <= 4 * golden_tolerance)) fail_msg("margins are off by %.3g", off);
+    free(want);
 }
 
 void check_golden(const TensorFile *file, char clip, const ClipResults *r) {
-    for (int i = 0; i < 3; i++) check_numbers(file, clip, kept_format("hidden.%d", i), r->hidden[i], r->rows * 32);
-    check_numbers(file, clip, "h", r->h, r->rows * 32);
-    check_numbers(file, clip, "z", r->z, r->rows * 8);
-    check_numbers(file, clip, "cond", r->condition, 4 * 20);
-    check_numbers(file, clip, "emo", r->emotion, 20);
-    check_codes(file, clip, r);
+    for (int i = 0; i < 3; i++)
+        check_golden_numbers(file, kept_format("%c.hidden.%d", clip, i), r->hidden[i], r->rows * 32);
+    check_golden_numbers(file, kept_format("%c.h", clip), r->h, r->rows * 32);
+    check_golden_numbers(file, kept_format("%c.z", clip), r->z, r->rows * 8);
+    check_golden_codes(file, kept_format("%c.", clip), r->codes, r->margins, r->rows);
+    check_golden_numbers(file, kept_format("%c.cond", clip), r->condition, 4 * 20);
+    check_golden_numbers(file, kept_format("%c.emo", clip), r->emotion, 20);
 }
 
 void check_same_results(const ClipResults *a, const ClipResults *b) {

@@ -139,21 +139,18 @@ static void read_network(Network *network, Device *device, Formula *f) {
 
 enum { WIDTH = 1024 };
 
-/* Downloads rows, of which `wanted` are compared with the golden tensor. */
+/* Compares rows of x, times `scale` (optional) by columns, with a golden tensor. */
 static void check_rows(Device *device, const char *name, Tensor x, const float *scale, const int *wanted, int n) {
     TensorFile file = open_golden("indextts2_real");
-    float *want = floats(&file, "", name), *got = xmalloc((size_t)x.dims[1] * sizeof *got);
-    double worst = 0;
-    assert_int_equal(find(&file, "", name)->count, n * x.dims[1]);
+    int64_t columns = x.dims[1];
+    float *got = xmalloc((size_t)(n * columns) * sizeof *got);
     for (int i = 0; i < n; i++) {
         Tensor row = tensor_rows(x, wanted[i], 1);
-        device->download(device, got, row.data, tensor_bytes(row));
-        for (int64_t j = 0; scale && j < x.dims[1]; j++) got[j] *= scale[j];
-        worst = fmax(worst, largest_difference(got, want + i * x.dims[1], x.dims[1]));
+        device->download(device, got + i * columns, row.data, tensor_bytes(row));
+        for (int64_t j = 0; scale && j < columns; j++) got[i * columns + j] *= scale[j];
     }
-    print_message("%s: off by %.2g\n", name, worst);
-    if (!(worst <= features_tolerance)) fail_msg("%s is off by %.3g", name, worst);
-    FREE(want, got);
+    check_golden_numbers(&file, name, got, n * columns);
+    free(got);
     tensor_file_close(&file);
 }
 
@@ -188,21 +185,6 @@ TEST(a_layer_of_w2v_bert_has_the_golden_values) {
     device_close(device);
 }
 
-static void check_codes(const CodecCodes *got, int64_t n) {
-    TensorFile file = open_golden("indextts2_real");
-    const int32_t *want = find(&file, "", "codec.codes")->data;
-    float *margins = floats(&file, "", "codec.margin");
-    int compared = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (margins[i] >= least_margin) assert_int_equal(((const int32_t *)got->codes.data)[i], want[i]), compared++;
-        /* the file has distances: 2 - 2 cosines */
-        assert_near(2 * (double)((const float *)got->margins.data)[i], margins[i], features_tolerance);
-    }
-    print_message("%d of %d codes are compared\n", compared, (int)n);
-    free(margins);
-    tensor_file_close(&file);
-}
-
 TEST(the_whole_codec_has_the_golden_codes) {
     enum { ROWS = 90 };
     Device *device = cpu_device_open(0);
@@ -221,7 +203,9 @@ TEST(the_whole_codec_has_the_golden_codes) {
     ClipRows rows = clip_rows_open(device, &arena, &(ClipLength){ROWS, ROWS}, 1);
     CodecCodes codes = codec_forward(&codec, &arena, push_input(&arena, ROWS, 2), &rows);
     check_rows(device, "codec.z", codes.z, NULL, all, ROWS);
-    check_codes(&codes, ROWS);
+    TensorFile file = open_golden("indextts2_real");
+    check_golden_codes(&file, "codec.", codes.codes.data, codes.margins.data, ROWS);
+    tensor_file_close(&file);
     clip_rows_close(&rows);
     codec_close(&codec);
     free(f);
