@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/audio/fft.h"
 #include "kernels/philox.h"
 
-enum { BINS = FFT_BINS, SPREAD_ITERATIONS = 40 };
+enum { BINS = MEL_FFT / 2 + 1, SPREAD_ITERATIONS = 40 };
 
 /* Band b weighs the bins first[b] .. first[b] + count[b] - 1 with weights[b][0 ..]. */
 struct Mel {
@@ -35,7 +36,7 @@ static void make_band(Mel *mel, int b) {
 
 Mel *mel_open(void) {
     Mel *mel = xcalloc(1, sizeof *mel);
-    mel->fft = fft_open();
+    mel->fft = fft_open(MEL_FFT);
     double sum = 0;
     for (int i = 0; i < MEL_WINDOW; i++) {
         mel->window[i] = (float)(0.5 - 0.5 * cos(6.283185307179586 * i / MEL_WINDOW));

@@ -8,9 +8,8 @@
 #pragma once
 
 #include "base/base.h"
-#include "data/audio/fft.h"
 
-enum { MEL_RATE = 24000, MEL_HOP = 480, MEL_WINDOW = 1440, MEL_FFT = FFT_POINTS, MEL_BANDS = 80 };
+enum { MEL_RATE = 24000, MEL_HOP = 480, MEL_WINDOW = 1440, MEL_FFT = 2048, MEL_BANDS = 80 };
 
 #define MEL_FLOOR 1e-4f
 /* Describes how frames are computed; must change whenever the computation changes. */
