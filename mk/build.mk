@@ -2,6 +2,8 @@
 
 # The rooms of the library, lowest first. The rooms of a model are folders in data, model and commands.
 ROOMS = base kernels data model checkpoint report page cost train estimate commands
+# Other folders of data and model that belong to one model, for tools/check_walls.sh and tools/take_away.sh.
+ROOMS_OF_gpt = data/indextts2 model/indextts2
 PROGRAMS = $(basename $(wildcard train_*.c))
 REVISION := $(shell tools/revision.sh)
 

@@ -43,6 +43,9 @@ tests/kernels tests/model tests/mpi tests/nccl tests/report tests/train tests/to
 SHARED
 }
 
+# Prints a program and the folders of data and model that are its own under another name.
+owned() { sed -n 's/^ROOMS_OF_\([a-z0-9]*\) = /train_\1 /p' mk/build.mk; }
+
 # Prints "FROM TO" for every include.
 includes() {
     find . -path ./build -prune -o -name '*.[ch]' -print -o -name '*.cc' -print -o -name '*.cu' -print -o -name '*.cpp' -print |
@@ -75,6 +78,7 @@ symbols() {
 {
     rooms | sed 's/^/room /'
     shared | sed 's/^/shared /'
+    owned | sed 's/^/owned /'
     includes | sed 's/^/include /'
     symbols | sed 's/^/symbol /'
 } | awk '
@@ -95,6 +99,7 @@ symbols() {
     function complain(text) { print "check_walls: " text; bad++ }
     $1 == "room" { rank[$3] = $2; next }
     $1 == "shared" { for (i = 2; i <= NF; i++) is_shared[$i]; next }
+    $1 == "owned" { for (i = 3; i <= NF; i++) owner[$i] = $2; next }
     {
         from = stem($2); to = stem($3); how = $1 == "include" ? "includes" : "calls " $4 " of"
         if (from == to || (from, to) in seen) next
@@ -117,8 +122,8 @@ symbols() {
         }
         state[file] = 2
     }
-    # A place belongs to the first program that uses it. The first pass finds the owners of what programs use, the second
-    # those of the tests; the third complains.
+    # A place belongs to the first program that uses it, unless ROOMS_OF_x names its owner. The first pass finds the owners
+    # of what programs use, the second those of the tests; the third complains.
     function check_owners(   i, pair, x, y, program, again) {
         for (again = 1; again <= 3; again++)
             for (i = 1; i <= n_arrows; i++) {

@@ -3,8 +3,8 @@
 # the remaining programs and CPU tests, and runs the tests:
 #   tools/take_away.sh [--shared] [MODEL]
 # --shared: runs only those of what all models share. The hash of the commit chooses the model if none is named. The rooms
-# of a model are commands/MODEL and the folders of every NAME that its program or commands include as data/NAME and that
-# tests/ has too.
+# of a model are commands/MODEL, the folders of every NAME that its program or commands include as data/NAME and that
+# tests/ has too, and those that mk/build.mk names as ROOMS_OF_MODEL.
 set -eu
 cd "$(dirname "$0")/.."
 shared=
@@ -26,6 +26,9 @@ mapfile -t included < <(grep -rhoE '"data/[a-z_]+/' "${sources[@]}" | cut -d / -
 for name in "${included[@]}"; do
     [ ! -d "tests/$name" ] || rooms+=("data/$name" "tests/$name" "model/$name" "model/$name.c" "model/$name.h")
 done
+
+read -ra named < <(sed -n "s/^ROOMS_OF_$model = //p" mk/build.mk) || true
+rooms+=("${named[@]}")
 
 rest=build/without_$model
 mkdir -p "$rest"
