@@ -2,6 +2,7 @@
 
 #include "base/options.h"
 #include "base/threads.h"
+#include "commands/gpt/features.h"
 #include "commands/gpt/prepare_report.h"
 #include "commands/max_unknown.h"
 #include "data/gpt/manifest_write.h"
@@ -11,6 +12,8 @@ typedef struct {
     PrepareOptions prepare;
     const char *language, *input_format;
     int64_t pairs_per_target;
+    const char *indextts2;
+    FeatureDevice on;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -59,6 +62,8 @@ static const OptionRow table[] = {
     {.name = "codebook-size", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.sizes.codebook_size),
      .default_value = OPTION_DEFAULT(PREPARE_FULL_ENTRIES), .min = 2, .max = 1e6, .metavar = "N",
      .help = "entries of the codebook to train" UNLESS},
+    {.name = "indextts2", .usual = true, .type = OPTION_TEXT, .offset = FIELD(indextts2), .metavar = "DIR",
+     .help = "compute codes and vectors with IndexTTS2's own networks, from its folder of published weights, instead of a codebook: IndexTTS2 can speak with what is trained on them"},
     {.name = "kmeans-iterations", .type = OPTION_INT, .offset = FIELD(prepare.kmeans_iterations), .default_value = "25",
      .min = 1, .max = 1e5, .metavar = "N",
      .help = "maximum number of iterations; training ends earlier if one gains less than 0.01 %"},
@@ -101,11 +106,31 @@ static const OptionRow table[] = {
     {.name = "seed", .heading = "Tokenizer and codebook", .type = OPTION_INT, .offset = FIELD(prepare.seed), .default_value = "2025", .max = 9e15,
      .metavar = "N",
      .help = "seed of the codebook, the map to vectors and the pairs"},
+    {.name = "device", .heading = "Device", .type = OPTION_CHOICE, .offset = FIELD(on.device), .default_value = "auto", .metavar = "auto|cpu|cuda",
+     .help = "where the networks of --indextts2 are computed"},
+    {.name = "no-tf32", .type = OPTION_FLAG, .offset = FIELD(on.no_tf32), .default_value = "false",
+     .help = "compute their f32 products exactly, without TF32"},
+    {.name = "no-half", .type = OPTION_FLAG, .offset = FIELD(on.no_half), .default_value = "false",
+     .help = "compute none of their products in 16 bits"},
     {.name = "num-workers", .heading = "Device", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.num_workers), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
 };
 // clang-format on
+
+/* Has codes and vectors come from IndexTTS2's networks, which decide their number and their width. */
+static void take_features(Options *o, const OptionSet *set, FeatureRun *features) {
+    static const char *const of_codebook[] = {"codebook", "codebook-size", "kmeans-iterations", "frames-per-entry",
+                                              "d-model"};
+    for (int i = 0; i < 5; i++)
+        if (options_given(set, of_codebook[i]))
+            die_usage("--%s is of a codebook, and with --indextts2 the codes are those of IndexTTS2", of_codebook[i]);
+    feature_run_find(features, o->indextts2);
+    o->prepare.foreign_codes = FEATURES_INDEXTTS2.codec.codebook;
+    o->prepare.sizes.d_model = FEATURES_INDEXTTS2.voice.emotion_width;
+    o->prepare.fit.codebook_size = o->prepare.fit.d_model = false;
+    o->prepare.gpt_checkpoint = features->weights.paths[INDEX_GPT];
+}
 
 int gpt_prepare(int argc, char **argv) {
     static const OptionsHeader header = {"train_gpt prepare", "--input recordings.tsv --output prepared [options]",
@@ -120,6 +145,8 @@ int gpt_prepare(int argc, char **argv) {
                                  .d_model = !options_given(&set, "d-model"),
                                  .val_ratio = !options_given(&set, "val-ratio")};
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
+    FeatureRun features = {0};
+    if (o.indextts2) take_features(&o, &set, &features);
 
     Prepare p;
     prepare_open(&p, &o.prepare);
@@ -132,8 +159,12 @@ int gpt_prepare(int argc, char **argv) {
     prepare_tokenizer(&p);
     prepare_texts(&p);
     prepare_check_spelling(&p, o.language);
-    prepare_codebook(&p);
-    prepare_codes(&p);
+    if (o.indextts2) {
+        feature_run_compute(&features, &p, &o.on);
+    } else {
+        prepare_codebook(&p);
+        prepare_codes(&p);
+    }
 
     ManifestOptions options = {o.prepare.output, o.language, p.sizes.val_ratio, o.pairs_per_target,
                                (uint64_t)o.prepare.seed};
@@ -141,6 +172,7 @@ int gpt_prepare(int argc, char **argv) {
     MUST(manifests_write(p.clips, p.n, &options, &manifests, &error));
     prepare_report_write(&p, &manifests);
     prepare_close(&p);
+    feature_run_close(&features);
     options_free(&set, argc, argv);
     return 0;
 }

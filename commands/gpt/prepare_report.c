@@ -27,7 +27,7 @@ static int64_t count_speakers(const Prepare *p) {
 
 static Totals total_of(const Prepare *p) {
     Totals t = {.speakers = count_speakers(p)};
-    int64_t entries = p->coder.codebook.entries, *counts = xcalloc((size_t)entries, sizeof *counts);
+    int64_t entries = p->entries, *counts = xcalloc((size_t)entries, sizeof *counts);
     for (int64_t i = 0; i < p->n; i++) {
         const Clip *clip = &p->clips[i];
         t.rejects[clip->reject]++;
@@ -42,7 +42,7 @@ static Totals total_of(const Prepare *p) {
     }
     for (int64_t k = 0; k < entries; k++) t.entries_used += counts[k] > 0;
     t.entropy = codebook_entropy(counts, entries);
-    t.squared_error /= (double)t.codes * MEL_BANDS;
+    t.squared_error /= (double)t.codes * MEL_BANDS; /* 0 without a codebook */
     free(counts);
     return t;
 }
@@ -105,7 +105,7 @@ static void add_short_run(NextOptions *next, int64_t samples) {
 
 static NextOptions next_options(const Prepare *p, const ManifestReport *m) {
     NextOptions next = {.n = 0};
-    int64_t entries = p->coder.codebook.entries;
+    int64_t entries = p->entries;
     if (entries != PREPARE_FULL_ENTRIES) add_option(&next, GPT_NEXT_CODES, (double)entries + 2);
     add_small_model(&next, p->sizes.d_model);
     add_short_run(&next, m->train_pairs ? m->train_pairs : m->train);
@@ -138,15 +138,16 @@ static void write_stats(const Prepare *p, const Totals *t, const ManifestReport 
     if (p->recordings.bad) json_object_set_new(rejected, "on bad lines", json_integer((json_int_t)p->recordings.bad));
     json_auto_t *stats = json_build(
         "stats.json",
-        "{s:I, s:I, s:I, s:s, s:n, s:s, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
+        "{s:I, s:I, s:I, s:s, s:s?, s:s?, s:I, s:f, s:I, s:I, s:I, s:o, s:i, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:I}",
         "total", (json_int_t)t->clips, "train", (json_int_t)m->train, "val", (json_int_t)m->val, "tokenizer",
-        prepare_output_name(OUTPUT_TOKENIZER), "gpt_checkpoint", "codebook", prepare_output_name(OUTPUT_CODEBOOK),
-        "recordings", (json_int_t)p->n, "hours", t->seconds / 3600, "speakers", (json_int_t)t->speakers, "train_pairs",
-        (json_int_t)m->train_pairs, "val_pairs", (json_int_t)m->val_pairs, "left_out", rejected, "vocabulary",
+        prepare_output_name(OUTPUT_TOKENIZER), "gpt_checkpoint", p->options->gpt_checkpoint, "codebook",
+        p->options->foreign_codes ? NULL : prepare_output_name(OUTPUT_CODEBOOK), "recordings", (json_int_t)p->n,
+        "hours", t->seconds / 3600, "speakers", (json_int_t)t->speakers, "train_pairs", (json_int_t)m->train_pairs,
+        "val_pairs", (json_int_t)m->val_pairs, "left_out", rejected, "vocabulary",
         sentencepiece_vocabulary(p->tokenizer), "text_tokens", (json_int_t)t->tokens, "unknown_tokens",
-        (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries", (json_int_t)p->coder.codebook.entries,
-        "entries_used", (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error),
-        "d_model", (json_int_t)p->sizes.d_model);
+        (json_int_t)t->unknown, "codes", (json_int_t)t->codes, "entries", (json_int_t)p->entries, "entries_used",
+        (json_int_t)t->entries_used, "code_entropy", t->entropy, "error_db", decibels(t->squared_error), "d_model",
+        (json_int_t)p->sizes.d_model);
     if (p->small) json_object_set_new(stats, GPT_PREPARED_OPTIONS, options_of_training(p, m));
     OWNED char *path = prepare_output_path(p->options->output, OUTPUT_STATS);
     MUST(json_write_file(path, stats, JSON_INDENT(1) | JSON_REAL_PRECISION(9), &error));
@@ -207,6 +208,21 @@ void prepare_report_sizes(const Prepare *p) {
     printf("\n");
 }
 
+static void print_codebook(const Prepare *p, const Totals *t) {
+    if (p->options->foreign_codes) {
+        printf("[Codes] of IndexTTS2's semantic codec: %lld of %lld are used\n", (long long)t->entries_used,
+               (long long)p->entries);
+        return;
+    }
+    printf(
+        "[Codebook] %lld entries%s, %lld frames and %d iterations; %lld entries used, error %.2f dB (rms per band)\n",
+        (long long)p->entries,
+        p->options->codebook ? " (given)"
+        : p->codebook_reused ? " (reused)"
+                             : "",
+        (long long)p->coder.frames, p->coder.iterations, (long long)t->entries_used, decibels(t->squared_error));
+}
+
 static void print_totals(const Prepare *p, const Totals *t, const ManifestReport *m) {
     char duration[32];
     print_rejected(t->rejects, CLIP_LONG_TEXT);
@@ -218,18 +234,13 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
     if (!p->options->tokenizer && sentencepiece_vocabulary(p->tokenizer) < p->sizes.vocabulary)
         printf("[Tokenizer] fewer pieces than --vocabulary %lld: the texts have no more pairs\n",
                (long long)p->sizes.vocabulary);
-    printf(
-        "[Codebook] %lld entries%s, %lld frames and %d iterations; %lld entries used, error %.2f dB (rms per band)\n",
-        (long long)p->coder.codebook.entries,
-        p->options->codebook ? " (given)"
-        : p->codebook_reused ? " (reused)"
-                             : "",
-        (long long)p->coder.frames, p->coder.iterations, (long long)t->entries_used, decibels(t->squared_error));
+    print_codebook(p, t);
     printf("[Codes] %lld clips coded, %lld reused", (long long)p->coded_now, (long long)p->codes_reused);
     if (p->recoded)
-        printf("; %lld of them were coded before, but their audio, text, tokenizer, codebook or --d-model has changed, "
+        printf("; %lld of them were coded before, but their audio, text, tokenizer, %s has changed, "
                "or a file is missing or damaged",
-               (long long)p->recoded);
+               (long long)p->recoded,
+               p->options->foreign_codes ? "or the weights of IndexTTS2" : "codebook or --d-model");
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
     printf("[Data] %lld of %lld clips, %s, %lld speaker%s: %lld for training, %lld for validation\n",
            (long long)t->clips, (long long)p->n, format_duration(t->seconds, duration), (long long)t->speakers,
@@ -253,6 +264,8 @@ static void print_next(const Prepare *p, const ManifestReport *m) {
     printf("Next: %s", program_as_called());
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
+    OWNED char *base = p->options->gpt_checkpoint ? shell_path(p->options->gpt_checkpoint) : NULL;
+    if (base) printf(" --base-checkpoint %s", base);
     NextOptions next = next_options(p, m);
     for (int i = 0; i < next.n; i++) printf(" --%s %.10g", next.items[i].name, next.items[i].value);
     printf(" -b 8 -g 4 --output-dir run\n");

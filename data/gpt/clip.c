@@ -79,41 +79,48 @@ static double silent_share(const float *samples, int64_t n) {
     return (double)quiet / (double)hops;
 }
 
-/* Reads the clip's sound, a part of its file or all of it. Where the file has no such part, but is as long as the part,
- * it was cut out before, and *is_cut is set. */
-static bool read_sound(const Clip *clip, Audio *audio, bool *is_cut, Error *error) {
+/* Reads the clip's sound at `rate`, a part of its file or all of it. Where the file has no such part, but is as long as
+ * the part, it was cut out before, and *is_cut is set. */
+static bool read_sound(const Clip *clip, int rate, Audio *audio, bool *is_cut, Error *error) {
     const Recording *r = clip->recording;
     const double length = r->to - r->from, tolerance = 0.1; /* s; lists round, and codecs pad */
     *is_cut = false;
-    if (!recording_is_part(r)) return audio_read(clip->audio_path, MEL_RATE, MAX_SECONDS, audio, error);
-    bool ok = audio_read_part(clip->audio_path, MEL_RATE, r->from, fmin(length, MAX_SECONDS), audio, error),
-         is_short = ok && isfinite(length) && (double)audio->count / MEL_RATE < fmin(length, MAX_SECONDS) - tolerance;
+    if (!recording_is_part(r)) return audio_read(clip->audio_path, rate, MAX_SECONDS, audio, error);
+    bool ok = audio_read_part(clip->audio_path, rate, r->from, fmin(length, MAX_SECONDS), audio, error),
+         is_short =
+             ok && isfinite(length) && (double)audio->count / audio->rate < fmin(length, MAX_SECONDS) - tolerance;
     if (is_short)
-        error_set(error, "has only %.2f s, but the recording ends at %.2f s", r->from + (double)audio->count / MEL_RATE,
-                  r->to);
+        error_set(error, "has only %.2f s, but the recording ends at %.2f s",
+                  r->from + (double)audio->count / audio->rate, r->to);
     if (ok && !is_short) return true;
     bool convertible = audio->convertible;
     audio_close(audio);
-    *is_cut = audio_read(clip->audio_path, MEL_RATE, MAX_SECONDS, audio, NULL) &&
-              fabs((double)audio->count / MEL_RATE - length) <= tolerance;
+    *is_cut = audio_read(clip->audio_path, rate, MAX_SECONDS, audio, NULL) &&
+              fabs((double)audio->count / audio->rate - length) <= tolerance;
     if (!*is_cut) audio_close(audio);
     audio->convertible = convertible;
     return *is_cut;
 }
 
-/* Computes frames[*n_frames, MEL_BANDS] of a clip; free(). Stores the measures in the clip if it may. */
+bool clip_sound(const Clip *clip, int rate, Audio *audio, Error *error) {
+    bool is_cut;
+    return read_sound(clip, rate, audio, &is_cut, error) || error_before(error, "%s: ", clip->audio_path);
+}
+
+/* Computes frames[*n_frames, MEL_BANDS] of a clip, if they are asked for; free(). Stores the measures in the clip if it
+ * may. */
 static bool analyse(const ClipWork *work, const Clip *clip, Clip *measures, float **frames, int64_t *n_frames,
                     Error *error) {
     Audio audio;
     bool is_cut;
-    if (!read_sound(clip, &audio, &is_cut, error)) {
+    if (!read_sound(clip, MEL_RATE, &audio, &is_cut, error)) {
         if (measures) measures->convertible = audio.convertible;
         return false;
     }
     *n_frames = mel_frame_count(audio.count);
     bool ok = *n_frames > 0 ||
               error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)audio.count);
-    if (ok) {
+    if (ok && frames) {
         *frames = xmalloc((size_t)*n_frames * MEL_BANDS * sizeof **frames);
         mel_analyse(work->mel, audio.samples, audio.count, *frames);
     }
@@ -148,11 +155,11 @@ static bool measure(const ClipWork *work, Clip *clip) {
     OWNED float *frames = NULL;
     int64_t n;
     char sound[17];
-    if (!analyse(work, clip, clip, &frames, &n, &clip->error)) return false;
+    if (!analyse(work, clip, clip, work->no_frames ? NULL : &frames, &n, &clip->error)) return false;
     snprintf(sound, sizeof sound, "%016llx", (unsigned long long)clip->sound);
     bool ok =
         mark_unfinished(work, "audio", clip, &clip->error) &&
-        write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error) &&
+        (!frames || write_array(work, OUTPUT_MEL, clip, "<f4", frames, 2, (int64_t[]){n, MEL_BANDS}, &clip->error)) &&
         ledger_add(work->ledger, "audio", clip->recording->id,
                    json_build("the ledger", "{s:s, s:I, s:f, s:f, s:f, s:I, s:I, s:s, s:b}", "key", clip->audio_key,
                               "samples", (json_int_t)clip->samples, "clipped", clip->clipped, "silence", clip->silence,
@@ -225,7 +232,9 @@ bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t 
     if (!facts) return false;
     bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup) &&
                 fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text);
+    const json_t *n = json_object_get(facts, "codes"); /* older versions did not note it */
     clip->stale = true;
+    if (same && n) clip->n_codes = json_integer_value(n);
     if (!same || !has_text_ids(work, clip) || !is_whole(work, OUTPUT_CONDITION, clip, CONDITIONING_ROWS, d_model) ||
         !is_whole(work, OUTPUT_EMO_VEC, clip, d_model, 0) || !(clip->codes = read_codes(work, clip, entries)))
         return false;
@@ -234,31 +243,32 @@ bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t 
     return true;
 }
 
-static bool write_coded(const ClipWork *work, const Clip *clip, const float *frames, const PromptMap *map,
-                        Error *error) {
-    int64_t d = map->d_model;
-    OWNED float *condition = xmalloc((size_t)(CONDITIONING_ROWS * d) * sizeof *condition);
-    OWNED float *emotion = xmalloc((size_t)d * sizeof *emotion);
-    prompt_map_apply(map, frames, clip->n_codes, condition, emotion);
-    return write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
+bool clip_write(const ClipWork *work, const Clip *clip, const float *condition, const float *emotion, int64_t d_model,
+                const char *setup, Error *error) {
+    return mark_unfinished(work, "codes", clip, error) &&
+           write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
            write_array(work, OUTPUT_CODES, clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
-           write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d}, error) &&
-           write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d}, error);
+           write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d_model},
+                       error) &&
+           write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d_model}, error) &&
+           ledger_add(work->ledger, "codes", clip->recording->id,
+                      json_build("the ledger", "{s:s, s:s, s:s, s:f, s:I}", "audio", clip->audio_key, "text",
+                                 fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
+                                 clip->squared_error, "codes", (json_int_t)clip->n_codes),
+                      error);
 }
 
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error) {
     OWNED float *frames = NULL, *squared = xmalloc((size_t)clip->n_codes * sizeof *squared);
+    OWNED float *vectors = xmalloc((size_t)((CONDITIONING_ROWS + 1) * map->d_model) * sizeof *vectors);
+    float *emotion = vectors + CONDITIONING_ROWS * map->d_model;
     if (!clip_frames(work, clip, &frames, error)) return false;
     clip->codes = xmalloc((size_t)clip->n_codes * sizeof *clip->codes);
     clip->squared_error = 0;
     codebook_assign(&map->coder->codebook, frames, clip->n_codes, clip->codes, squared);
     for (int64_t t = 0; t < clip->n_codes; t++) clip->squared_error += (double)squared[t];
-    return mark_unfinished(work, "codes", clip, error) && write_coded(work, clip, frames, map, error) &&
-           ledger_add(work->ledger, "codes", clip->recording->id,
-                      json_build("the ledger", "{s:s, s:s, s:s, s:f}", "audio", clip->audio_key, "text",
-                                 fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
-                                 clip->squared_error),
-                      error);
+    prompt_map_apply(map, frames, clip->n_codes, vectors, emotion);
+    return clip_write(work, clip, vectors, emotion, map->d_model, setup, error);
 }
 
 void clip_close(Clip *clip) {

@@ -54,6 +54,7 @@ typedef struct {
     const char *output; /* directory */
     Ledger *ledger;
     const Mel *mel;
+    bool no_frames; /* nobody needs OUTPUT/mel */
 } ClipWork;
 
 /* Sets samples, clipped, silence, sound, is_cut and audio_key, which is of audio_sum and the part: those of the ledger
@@ -64,10 +65,16 @@ bool clip_measure(const ClipWork *work, Clip *clip);
  * audio; free(). */
 bool clip_frames(const ClipWork *work, const Clip *clip, float **frames, Error *error);
 
+/* Reads the clip's sound, a part of its file or all of it, at `rate` (0: that of the file). */
+bool clip_sound(const Clip *clip, int rate, Audio *audio, Error *error);
+
 /* Returns whether text_ids, codes, condition and emo_vec of the clip are whole and were made from its present text and
- * audio and from `setup`, a fingerprint of codebook, tokenizer and d_model; then loads the codes, each below `entries`.
+ * audio and from `setup`, a fingerprint of all else that they depend on; then loads the codes, each below `entries`.
  * Sets clip->stale if they were made by an earlier run but cannot be reused. */
 bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model);
-/* Computes and writes them. */
+/* Writes them: text ids and codes of the clip, condition [CONDITIONING_ROWS, d_model], emotion [d_model]. */
+bool clip_write(const ClipWork *work, const Clip *clip, const float *condition, const float *emotion, int64_t d_model,
+                const char *setup, Error *error);
+/* Computes and writes those of a codebook. */
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error);
 void clip_close(Clip *clip);

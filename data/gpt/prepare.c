@@ -54,7 +54,7 @@ void prepare_open(Prepare *p, const PrepareOptions *options) { *p = (Prepare){.o
 void prepare_outputs(Prepare *p) {
     const PrepareOptions *options = p->options;
     const PrepareGiven given = {options->tokenizer, options->codebook};
-    p->work = (ClipWork){options->output, prepare_outputs_open(options->output), p->mel};
+    p->work = (ClipWork){options->output, prepare_outputs_open(options->output), p->mel, options->foreign_codes > 0};
     prepare_outputs_claim(options->output, &given, p->work.ledger);
     p->tokenizer_path = prepare_output_path(options->output, OUTPUT_TOKENIZER);
     p->codebook_path = prepare_output_path(options->output, OUTPUT_CODEBOOK);
@@ -431,12 +431,12 @@ void prepare_codebook(Prepare *p) {
         }
     }
     MUST(speech_coder_read(p->codebook_path, &p->coder, &error));
+    p->entries = p->coder.codebook.entries;
 }
 
 /* ---- codes and vectors ---- */
 
-/* Counts the clips whose codes can be reused. Returns which clips must be coded; free(). */
-static bool *find_clips_to_code(Prepare *p, const char *setup) {
+bool *prepare_find_uncoded(Prepare *p, const char *setup) {
     bool *todo = xcalloc((size_t)p->n, sizeof *todo);
     Progress progress = {.what = "[Codes] checking existing files:", .total = p->n, .start = seconds_now()};
     int64_t reused = 0, stale = 0;
@@ -444,7 +444,7 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->reject == CLIP_KEPT) {
-            todo[i] = !clip_is_coded(&p->work, clip, setup, p->coder.codebook.entries, p->sizes.d_model);
+            todo[i] = !clip_is_coded(&p->work, clip, setup, p->entries, p->sizes.d_model);
             reused += !todo[i];
             stale += clip->stale;
         }
@@ -452,6 +452,7 @@ static bool *find_clips_to_code(Prepare *p, const char *setup) {
     }
     p->codes_reused = reused;
     p->recoded = stale;
+    if (stale) prepare_outputs_remove_manifests(p->options->output);
     return todo;
 }
 
@@ -459,10 +460,9 @@ void prepare_codes(Prepare *p) {
     PromptMap map = prompt_map_open(&p->coder, p->sizes.d_model);
     Fingerprint setup = fingerprint_of("%s %s %lld", fingerprint_file(p->tokenizer_path).text,
                                        codebook_files(p->codebook_path).text, (long long)p->sizes.d_model);
-    OWNED bool *todo = find_clips_to_code(p, setup.text);
+    OWNED bool *todo = prepare_find_uncoded(p, setup.text);
     Progress progress = {.what = "[Codes]", .total = p->n, .start = seconds_now()};
     int64_t now = 0;
-    if (p->recoded) prepare_outputs_remove_manifests(p->options->output);
 #pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : now)
     for (int64_t i = 0; i < p->n; i++) {
         Error error;

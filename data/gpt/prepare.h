@@ -15,6 +15,9 @@ typedef struct {
     int64_t kmeans_iterations, frames_per_entry, min_words, seed, num_workers;
     double min_duration, max_duration, min_chars, max_chars, max_silence, max_clipping, max_unknown;
     bool skip_bad;
+    /* With these, codes, so many different ones, and vectors come from networks of others, not from a codebook. */
+    int64_t foreign_codes;
+    const char *gpt_checkpoint;
 } PrepareOptions;
 
 typedef struct {
@@ -29,6 +32,7 @@ typedef struct {
     char *tokenizer_path, *codebook_path; /* in the output directory */
     SentencePiece *tokenizer;
     SpeechCoder coder;
+    int64_t entries; /* different codes */
     bool tokenizer_reused, codebook_reused;
     int64_t read_now, read_reused;            /* clips whose frames were computed, or known from an earlier run */
     int64_t coded_now, codes_reused, recoded; /* clips; recoded ones are also counted in coded_now */
@@ -56,3 +60,7 @@ void prepare_check_spelling(const Prepare *p, const char *language);
 void prepare_codebook(Prepare *p);
 /* Writes text_ids, codes, condition and emo_vec of every kept clip. */
 void prepare_codes(Prepare *p);
+/* Returns the parts of this that are done otherwise if the codes are foreign: which clips must be coded, [n], free();
+ * `setup` is the fingerprint of all that codes and vectors depend on beside the clip. Counts the others as reused.
+ * Removes the manifests if any of them changes. */
+bool *prepare_find_uncoded(Prepare *p, const char *setup);

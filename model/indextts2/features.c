@@ -2,16 +2,6 @@
 
 #include <stdlib.h>
 
-const FeaturesConfig FEATURES_INDEXTTS2 = {
-    .w2v = {.input = 160, .hidden = 1024, .heads = 16, .inner = 4096, .layers = 17, .taps = 31, .left = 64, .right = 8},
-    .codec = {.input = 1024, .width = 384, .inner = 2048, .blocks = 12, .codebook = 8192, .code_width = 8},
-    .voice = {
-        .condition = {.input = 1024, .width = 512, .inner = 2048, .heads = 8, .blocks = 6, .taps = 15, .longest = 1024},
-        .emotion = {.input = 1024, .width = 512, .inner = 1024, .heads = 4, .blocks = 4, .taps = 15, .longest = 1024},
-        .condition_latents = {.context = 512, .width = 1280, .latents = 32, .heads = 8, .head_size = 64, .inner = 1706},
-        .emotion_latent = {.context = 512, .width = 1024, .latents = 1, .heads = 4, .head_size = 64, .inner = 1365},
-        .emotion_width = 1280}};
-
 void features_open(Features *features, const FeaturesConfig *config, Device *device, DType type, DType voice_type,
                    const float *mean, const float *variance) {
     *features = (Features){.device = device};
@@ -94,8 +84,7 @@ void features_compute(Features *features, const FeatureClip *clips, int n) {
 
 /* ---- memory ---- */
 
-/* Computes clips of these lengths on a dry device, without numbers. */
-static void rehearse(Features *features, const ClipLength *lengths, int n) {
+void features_rehearse(Features *features, const ClipLength *lengths, int n) {
     OWNED FeatureClip *clips = xcalloc((size_t)n, sizeof *clips);
     int64_t longest = 0;
     for (int s = 0; s < n; s++) longest = lengths[s].rows > longest ? lengths[s].rows : longest;
@@ -110,23 +99,22 @@ static void rehearse(Features *features, const ClipLength *lengths, int n) {
     features_compute(features, clips, n);
 }
 
-Features features_rehearsal(const FeaturesConfig *config, Device *dry, DType type, DType voice_type,
-                            const ClipLength *lengths, int n) {
-    Features features;
+void features_rehearsal(Features *features, const FeaturesConfig *config, Device *dry, DType type, DType voice_type,
+                        const ClipLength *lengths, int n) {
     dry->half = type != DTYPE_F32 ? type : voice_type;
-    features_open(&features, config, dry, type, voice_type, NULL, NULL);
-    features.arena = arena_open(dry, 0, "features");
-    features_prepare(&features);
+    features_open(features, config, dry, type, voice_type, NULL, NULL);
+    features->arena = arena_open(dry, 0, "features");
+    features_prepare(features);
     device_reset_counters(dry);
-    rehearse(&features, lengths, n);
-    return features;
+    features_rehearse(features, lengths, n);
 }
 
 size_t features_measure(const FeaturesConfig *config, DType type, DType voice_type, bool host_memory,
                         const ClipLength *lengths, int n) {
     Device *dry = dry_device_open();
     dry->host_memory = host_memory;
-    Features features = features_rehearsal(config, dry, type, voice_type, lengths, n);
+    Features features;
+    features_rehearsal(&features, config, dry, type, voice_type, lengths, n);
     size_t bytes = features.arena.peak;
     features_close(&features);
     device_close(dry);

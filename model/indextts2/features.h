@@ -13,7 +13,7 @@ typedef struct {
 } FeaturesConfig;
 extern const FeaturesConfig FEATURES_INDEXTTS2;
 
-typedef struct {
+typedef struct { /* has pointers into itself: do not copy it */
     Device *device;
     W2v w2v;
     Codec codec;
@@ -50,5 +50,7 @@ void features_compute(Features *features, const FeatureClip *clips, int n);
 size_t features_measure(const FeaturesConfig *config, DType type, DType voice_type, bool host_memory,
                         const ClipLength *lengths, int n);
 /* Opens them on a dry device, which has counted nothing but a pass over clips of these lengths when it returns. */
-Features features_rehearsal(const FeaturesConfig *config, Device *dry, DType type, DType voice_type,
-                            const ClipLength *lengths, int n);
+void features_rehearsal(Features *features, const FeaturesConfig *config, Device *dry, DType type, DType voice_type,
+                        const ClipLength *lengths, int n);
+/* Computes clips of these lengths, too, without numbers: Features.arena.peak is what the largest pass so far needs. */
+void features_rehearse(Features *dry, const ClipLength *lengths, int n);

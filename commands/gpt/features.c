@@ -1,0 +1,336 @@
+#include "commands/gpt/features.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/format.h"
+#include "base/program.h"
+#include "data/gpt/prepare_outputs.h"
+#include "data/indextts2/front.h"
+#include "kernels/device_open.h"
+#include "train/plan/memory.h"
+
+enum { ROWS_A_SECOND = 50, CARD_ROWS = 16384, HOST_ROWS = 1024 };
+
+void feature_run_find(FeatureRun *run, const char *folder) {
+    *run = (FeatureRun){.folder = folder};
+    MUST(index_weights_find(folder, &run->weights, &error));
+    MUST(index_weights_check(&run->weights, &error));
+}
+
+void feature_run_close(FeatureRun *run) {
+    if (run->device) {
+        features_close(&run->features);
+        device_close(run->device);
+    }
+    index_weights_close(&run->weights);
+}
+
+/* ---- passes ---- */
+
+/* A pass: clips that are computed together. Its results are those of each clip alone. */
+typedef struct {
+    Clip **clips; /* [n], in the order of the list */
+    int n;
+    FrontClip *fronts;
+    FeatureClip *items;
+    float *vectors; /* the results of all clips but their codes */
+} Work;
+
+/* Returns the rows that a clip has, or one more. */
+static int64_t rows_at_most(const Clip *clip) { return clip->samples * ROWS_A_SECOND / MEL_RATE + 1; }
+
+static int64_t vector_floats(const Features *features) {
+    const VoiceConfig *voice = &features->voice.config;
+    return (int64_t)voice->condition_latents.latents * voice->condition_latents.width + voice->emotion_width;
+}
+
+/* Divides the clips that are to be coded into passes of neighbours. Returns their number; free(*passes). */
+static int64_t divide(const Prepare *p, const bool *todo, int64_t most_rows, Clip ***clips, Work **passes) {
+    int64_t n = 0, n_passes = 0, rows = 0;
+    *clips = xcalloc((size_t)p->n + 1, sizeof **clips);
+    *passes = xcalloc((size_t)p->n + 1, sizeof **passes);
+    for (int64_t i = 0; i < p->n; i++) {
+        if (!todo[i]) continue;
+        int64_t more = rows_at_most(&p->clips[i]);
+        if (!n_passes || rows + more > most_rows) {
+            (*passes)[n_passes++].clips = *clips + n;
+            rows = 0;
+        }
+        rows += more;
+        (*passes)[n_passes - 1].n++;
+        (*clips)[n++] = &p->clips[i];
+    }
+    return n_passes;
+}
+
+/* Reads the sounds of a pass, with several threads. Returns false with the reason. */
+static bool read_pass(const FeatureRun *run, IndexFront *front, Work *work, int n_threads, Error *error) {
+    bool ok = true;
+    work->fronts = xcalloc((size_t)work->n, sizeof *work->fronts);
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int i = 0; i < work->n; i++) {
+        Error why;
+        Audio audio;
+        Clip *clip = work->clips[i];
+        bool read = clip_sound(clip, 0, &audio, &why);
+        bool made = read && index_front_features(front, audio.samples, audio.count, audio.rate, &work->fronts[i], &why);
+        if (read) audio_close(&audio);
+        if (made) continue;
+        if (read) error_before(&why, "%s: ", clip->audio_path);
+#pragma omp critical(reading)
+        {
+            if (ok) *error = why;
+            ok = false;
+        }
+    }
+    if (!ok) return false;
+    work->items = xcalloc((size_t)work->n, sizeof *work->items);
+    work->vectors = xmalloc((size_t)(work->n * vector_floats(&run->features)) * sizeof *work->vectors);
+    return true;
+}
+
+static void forget_pass(Work *work) {
+    for (int i = 0; i < work->n && work->fronts; i++) free(work->fronts[i].x);
+    for (int i = 0; i < work->n && work->items; i++) FREE(work->items[i].h, work->items[i].margins);
+    FREE(work->fronts, work->items, work->vectors);
+    work->fronts = NULL, work->items = NULL, work->vectors = NULL;
+}
+
+static void compute_pass(FeatureRun *run, Work *work, bool with_features) {
+    const VoiceConfig *voice = &run->features.voice.config;
+    int64_t latents = (int64_t)voice->condition_latents.latents * voice->condition_latents.width;
+    for (int i = 0; i < work->n; i++) {
+        Clip *clip = work->clips[i];
+        const FrontClip *front = &work->fronts[i];
+        float *vectors = work->vectors + i * vector_floats(&run->features);
+        clip->n_codes = front->rows;
+        clip->codes = xmalloc((size_t)front->rows * sizeof *clip->codes);
+        int64_t hidden = run->features.w2v.config.hidden;
+        work->items[i] =
+            (FeatureClip){.x = front->x,
+                          .length = {front->rows, front->valid},
+                          .codes = clip->codes,
+                          .condition = vectors,
+                          .emotion = vectors + latents,
+                          .h = with_features ? xmalloc((size_t)(front->rows * hidden) * sizeof(float)) : NULL,
+                          .margins = xmalloc((size_t)front->rows * sizeof(float))};
+    }
+    features_compute(&run->features, work->items, work->n);
+}
+
+static bool are_finite(const float *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i])) return false;
+    return true;
+}
+
+/* Writes the results of a pass. Returns false with the reason. */
+static bool write_pass(const FeatureRun *run, const Prepare *p, Work *work, const char *setup, Error *error) {
+    int64_t floats = vector_floats(&run->features);
+    for (int i = 0; i < work->n; i++) {
+        const Clip *clip = work->clips[i];
+        const FeatureClip *item = &work->items[i];
+        if (!are_finite(item->margins, clip->n_codes) || !are_finite(item->condition, floats))
+            return error_set(error, "%s: its features are not finite%s", clip->audio_path,
+                             run->type == DTYPE_F16 ? ": a number was too large for f16; run again with --no-half"
+                                                    : "");
+        if (!clip_write(&p->work, clip, item->condition, item->emotion, p->sizes.d_model, setup, error)) return false;
+    }
+    return true;
+}
+
+/* ---- the statistics of the first minutes ---- */
+
+enum { JUDGED_ROWS = 120 * ROWS_A_SECOND, LEAST_ROWS = 30 * ROWS_A_SECOND };
+
+typedef struct {
+    double *sums; /* [2, hidden]: of numbers and of squares */
+    int64_t rows, hidden;
+    bool judged;
+} Judgement;
+
+static void add_features(Judgement *j, const Work *work) {
+    for (int i = 0; i < work->n; i++)
+        for (int64_t e = 0; work->items[i].h && e < work->items[i].length.valid * j->hidden; e++) {
+            double value = (double)work->items[i].h[e];
+            j->sums[e % j->hidden] += value;
+            j->sums[j->hidden + e % j->hidden] += value * value;
+        }
+    for (int i = 0; i < work->n; i++) j->rows += work->items[i].length.valid;
+}
+
+/* Prints the mean and the variance of a channel, over all channels, and ends the program if these are not features that
+ * the statistics are of: then a wrong layer or another file was read. Speech of less than half a minute is only told.
+ */
+static void judge(Judgement *j, const char *statistics) {
+    double means = 0, variances = 0;
+    if (j->judged || !j->rows) return;
+    j->judged = true;
+    for (int64_t c = 0; c < j->hidden; c++) {
+        double mean = j->sums[c] / (double)j->rows;
+        means += fabs(mean) / (double)j->hidden;
+        variances += (j->sums[j->hidden + c] / (double)j->rows - mean * mean) / (double)j->hidden;
+    }
+    char duration[32];
+    format_duration((double)j->rows / ROWS_A_SECOND, duration);
+    printf(
+        "[Features] of the first %s: channels have the mean %.2f (absolute) and the variance %.2f; the statistics of "
+        "IndexTTS2 say 0 and 1\n",
+        duration, means, variances);
+    if (j->rows >= LEAST_ROWS && !(variances >= 0.5 && variances <= 2))
+        die("the features are not those that %s is of: a variance of 0.5 to 2 was expected. Look whether "
+            "w2v-bert-2.0 is the whole, unchanged model, and whether the recordings are speech",
+            statistics);
+}
+
+/* ---- the loop: reading ahead, computing, writing behind ---- */
+
+/* A thread that reads pass k + 1 and writes pass k - 1 while pass k is computed. */
+typedef struct {
+    FeatureRun *run;
+    Prepare *p;
+    IndexFront *front;
+    Work *to_read, *to_write; /* NULL: nothing */
+    const char *setup;
+    int n_threads;
+    bool ok;
+    Error error;
+} Beside;
+
+static void *work_beside(void *argument) {
+    Beside *b = argument;
+    b->ok = true;
+    if (b->to_write) b->ok = write_pass(b->run, b->p, b->to_write, b->setup, &b->error);
+    if (b->ok && b->to_read) b->ok = read_pass(b->run, b->front, b->to_read, b->n_threads, &b->error);
+    return NULL;
+}
+
+static void show_progress(const FeatureRun *run, double begin, int64_t done, int64_t total) {
+    double seconds = seconds_now() - begin, rate = run->audio_seconds / fmax(seconds, 1e-3);
+    char left[32];
+    format_duration(seconds * (double)(total - done) / (double)(done ? done : 1), left);
+    terminal_progress("[Features] %.1f of %.1f h, %.0f x real time, %s left", (double)done / 3600, (double)total / 3600,
+                      rate, left);
+}
+
+static int64_t seconds_of(const Work *passes, int64_t n) {
+    double seconds = 0;
+    for (int64_t k = 0; k < n; k++)
+        for (int i = 0; i < passes[k].n; i++) seconds += (double)passes[k].clips[i]->samples / MEL_RATE;
+    return (int64_t)seconds;
+}
+
+static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, const char *setup) {
+    int64_t hidden = run->features.w2v.config.hidden, total = seconds_of(passes, n), done = 0;
+    Beside b = {
+        .run = run, .p = p, .front = index_front_open(), .setup = setup, .n_threads = (int)p->options->num_workers};
+    Judgement j = {.sums = xcalloc((size_t)hidden * 2, sizeof *j.sums), .hidden = hidden};
+    double begin = seconds_now();
+    for (int64_t k = -1; k <= n; k++) { /* computes pass k */
+        pthread_t thread;
+        b.to_read = k + 1 < n ? &passes[k + 1] : NULL;
+        b.to_write = k > 0 ? &passes[k - 1] : NULL;
+        if (pthread_create(&thread, NULL, work_beside, &b)) die("no thread can be started");
+        bool judging = j.rows < JUDGED_ROWS;
+        if (k >= 0 && k < n) compute_pass(run, &passes[k], judging);
+        pthread_join(thread, NULL);
+        if (!b.ok) die("%s", b.error.text);
+        if (b.to_write) forget_pass(b.to_write);
+        if (k < 0 || k == n) continue;
+        if (judging) add_features(&j, &passes[k]);
+        if (j.rows >= JUDGED_ROWS || k == n - 1) judge(&j, run->weights.paths[INDEX_STATISTICS]);
+        run->audio_seconds += (double)seconds_of(&passes[k], 1);
+        done += seconds_of(&passes[k], 1);
+        show_progress(run, begin, done, total);
+    }
+    terminal_progress_end();
+    run->seconds = seconds_now() - begin;
+    free(j.sums);
+    index_front_close(b.front);
+}
+
+/* ---- the device ---- */
+
+/* Chooses the types of products: f16 for w2v-BERT and the codec, and bf16 for the conditioning, on devices that have
+ * the type; the other way round neither is fit. TF32 comes before f16 where there is both. */
+static void choose_types(FeatureRun *run, bool half) {
+    DType of_device = half ? run->device->half : DTYPE_F32;
+    run->type = of_device == DTYPE_F16 ? DTYPE_F16 : DTYPE_F32;
+    run->voice_type = of_device == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* Measures on a dry device the bytes of the weights, and of the pass that needs most. */
+static void measure(FeatureRun *run, const Work *passes, int64_t n, size_t *weights) {
+    const ClipLength shortest = {ROWS_A_SECOND, ROWS_A_SECOND};
+    Device *dry = dry_device_open();
+    dry->host_memory = run->device->host_memory;
+    Features features;
+    features_rehearsal(&features, &FEATURES_INDEXTTS2, dry, run->type, run->voice_type, &shortest, 1);
+    *weights = dry->allocated;
+    for (int64_t k = 0; k < n; k++) {
+        OWNED ClipLength *lengths = xmalloc((size_t)passes[k].n * sizeof *lengths);
+        for (int i = 0; i < passes[k].n; i++) {
+            int64_t rows = rows_at_most(passes[k].clips[i]);
+            lengths[i] = (ClipLength){rows, rows};
+        }
+        features_rehearse(&features, lengths, passes[k].n);
+    }
+    run->pass_bytes = features.arena.peak;
+    features_close(&features);
+    device_close(dry);
+}
+
+/* Divides the clips into passes of as many rows as there is memory for. Returns their number; free(*clips, *passes). */
+static int64_t plan_passes(FeatureRun *run, const Prepare *p, const bool *todo, Clip ***clips, Work **passes) {
+    size_t weights, available = memory_available(run->device);
+    char need[32], have[32], of_pass[32];
+    for (run->pass_rows = run->device->host_memory ? HOST_ROWS : CARD_ROWS;; run->pass_rows /= 2) {
+        int64_t n = divide(p, todo, run->pass_rows, clips, passes);
+        measure(run, *passes, n, &weights);
+        format_bytes((double)weights, need);
+        format_bytes((double)run->pass_bytes, of_pass);
+        format_bytes((double)available, have);
+        if (weights + run->pass_bytes <= available) {
+            printf("[Memory] weights %s + a pass of %.0f s of sound %s, of %s\n", need,
+                   (double)run->pass_rows / ROWS_A_SECOND, of_pass, have);
+            return n;
+        }
+        FREE(*clips, *passes);
+        if (run->pass_rows <= ROWS_A_SECOND)
+            die("the networks of IndexTTS2 need %s for weights and %s for the longest clip, and %s are available", need,
+                of_pass, have);
+    }
+}
+
+/* Returns the fingerprint of all files that features depend on. */
+static Fingerprint setup_of(const FeatureRun *run, const Prepare *p) {
+    Fingerprint f = fingerprint_file(p->tokenizer_path);
+    for (int i = 0; i < INDEX_FILES; i++)
+        f = fingerprint_of("%s %s", f.text, fingerprint_file(run->weights.paths[i]).text);
+    return f;
+}
+
+void feature_run_compute(FeatureRun *run, Prepare *p, const FeatureDevice *on) {
+    p->entries = FEATURES_INDEXTTS2.codec.codebook;
+    Fingerprint setup = setup_of(run, p);
+    OWNED bool *todo = prepare_find_uncoded(p, setup.text);
+    OWNED Clip **clips = NULL;
+    OWNED Work *passes = NULL;
+    const char *why;
+    int64_t missing = 0;
+    for (int64_t i = 0; i < p->n; i++) missing += todo[i];
+    p->coded_now = missing;
+    if (!missing) return;
+    run->device = device_open(on->device, (int)p->options->num_workers, on->no_tf32, &why);
+    choose_types(run, !on->no_half);
+    printf("[Device] %s%s%s; products of %s, of the conditioning %s\n", run->device->description, why ? ": " : "",
+           why ? why : "", dtype_name(run->type), dtype_name(run->voice_type));
+    int64_t n = plan_passes(run, p, todo, &clips, &passes);
+    MUST(index_weights_read(&run->weights, &run->features, run->device, run->type, run->voice_type, run->pass_bytes,
+                            &error));
+    run_passes(run, p, passes, n, setup.text);
+}
