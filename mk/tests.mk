@@ -30,6 +30,15 @@ $(BUILD)/tests/bert/test_tokenizer: $(BUILD)/commands/bert/tokenizer.o $(BUILD)/
 # A test with a clock of its own.
 $(BUILD)/tests/train/test_clock: CMOCKA += $(foreach f,seconds_now step_end passes_run passes_measure progress_log checkpointer_save checkpointer_wait device_totals linear_forward terminal_progress,-Wl,--wrap=$f)
 
+# train_gpt with networks in the place of IndexTTS2's that are tiny; below, also on the emulated card.
+TINY = tiny/train_gpt
+TINY_OBJECTS = $(call objects_of,train_gpt) $(BUILD)/tests/gpt/substitute/published.o
+$(call members,$(BUILD)/$(TINY),$(TINY_OBJECTS))
+$(BUILD)/$(TINY): $(BUILD)/libtrain.a
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(LDLIBS)
+$(BUILD)/tests/gpt/test_prepare_indextts2: | $(BUILD)/$(TINY)
+
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so
 $(BUILD)/tests/kernels/nvml.so: tests/kernels/substitute/nvml.c
@@ -131,7 +140,8 @@ $(addprefix $(BUILD)/,$(CUDA_TEST_NAMES)): %: %.o $(BUILD)/libcuda_tests.a $(BUI
 	$(call say,LINK,$@)$(LINK) $(EXPORT_RUNTIME) $(LINKED) -o $@ $(CMOCKA) $(LDLIBS)
 $(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
-$(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/tests/bench_step: $(BUILD)/libemulated.a $(BUILD)/libtrain.a
+$(call members,$(EMULATED)/$(TINY),$(TINY_OBJECTS))
+$(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/$(TINY) $(EMULATED)/tests/bench_step: $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(EXPORT_RUNTIME) $(LINKED) -o $@ $(LDLIBS)
 
