@@ -128,16 +128,26 @@ static bool are_finite(const float *x, int64_t n) {
     return true;
 }
 
-/* Writes the results of a pass. Returns false with the reason. */
-static bool write_pass(const FeatureRun *run, const Prepare *p, Work *work, const char *setup, Error *error) {
+/* Ends the program if a result of a pass is not a finite number. */
+static void check_pass(const FeatureRun *run, const Work *work) {
     int64_t floats = vector_floats(&run->features);
     for (int i = 0; i < work->n; i++) {
         const Clip *clip = work->clips[i];
+        bool codes = are_finite(work->items[i].margins, clip->n_codes);
+        if (codes && are_finite(work->items[i].condition, floats)) continue;
+        if (run->type == DTYPE_F16)
+            die("%s: its features are not finite: a number was too large for f16; run again with --no-half",
+                clip->audio_path);
+        die("%s: its features are not finite: the weights of %s in %s are damaged, or those of another model",
+            clip->audio_path, codes ? "the GPT's encoders" : "w2v-BERT or the semantic codec", run->folder);
+    }
+}
+
+/* Writes the results of a pass. Returns false with the reason. */
+static bool write_pass(const Prepare *p, const Work *work, const char *setup, Error *error) {
+    for (int i = 0; i < work->n; i++) {
+        const Clip *clip = work->clips[i];
         const FeatureClip *item = &work->items[i];
-        if (!are_finite(item->margins, clip->n_codes) || !are_finite(item->condition, floats))
-            return error_set(error, "%s: its features are not finite%s", clip->audio_path,
-                             run->type == DTYPE_F16 ? ": a number was too large for f16; run again with --no-half"
-                                                    : "");
         if (!clip_write(&p->work, clip, item->condition, item->emotion, p->sizes.d_model, setup, error)) return false;
     }
     return true;
@@ -189,12 +199,14 @@ static void judge(Judgement *j, const char *statistics) {
 
 /* ---- the loop: reading ahead, computing, writing behind ---- */
 
-/* A thread that reads pass k + 1 and writes pass k - 1 while pass k is computed. */
+/* A thread that reads pass k + 1 and writes pass k - 1 while pass k is computed. Until the features are judged nothing
+ * is written: a later run would reuse it. */
 typedef struct {
     FeatureRun *run;
     Prepare *p;
     IndexFront *front;
-    Work *to_read, *to_write; /* NULL: nothing */
+    Work *to_read;           /* NULL: nothing */
+    Work *to_write, *behind; /* passes from the one up to the other, which is left out */
     const char *setup;
     int n_threads;
     bool ok;
@@ -204,7 +216,8 @@ typedef struct {
 static void *work_beside(void *argument) {
     Beside *b = argument;
     b->ok = true;
-    if (b->to_write) b->ok = write_pass(b->run, b->p, b->to_write, b->setup, &b->error);
+    for (const Work *pass = b->to_write; pass < b->behind && b->ok; pass++)
+        b->ok = write_pass(b->p, pass, b->setup, &b->error);
     if (b->ok && b->to_read) b->ok = read_pass(b->run, b->front, b->to_read, b->n_threads, &b->error);
     return NULL;
 }
@@ -226,21 +239,27 @@ static int64_t seconds_of(const Work *passes, int64_t n) {
 
 static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, const char *setup) {
     int64_t hidden = run->features.w2v.config.hidden, total = seconds_of(passes, n), done = 0;
-    Beside b = {
-        .run = run, .p = p, .front = index_front_open(), .setup = setup, .n_threads = (int)p->options->num_workers};
+    Beside b = {.run = run,
+                .p = p,
+                .front = index_front_open(),
+                .setup = setup,
+                .n_threads = (int)p->options->num_workers,
+                .to_write = passes,
+                .behind = passes};
     Judgement j = {.sums = xcalloc((size_t)hidden * 2, sizeof *j.sums), .hidden = hidden};
     double begin = seconds_now();
     for (int64_t k = -1; k <= n; k++) { /* computes pass k */
         pthread_t thread;
         b.to_read = k + 1 < n ? &passes[k + 1] : NULL;
-        b.to_write = k > 0 ? &passes[k - 1] : NULL;
+        if (j.judged) b.behind = passes + k;
         if (pthread_create(&thread, NULL, work_beside, &b)) die("no thread can be started");
         bool judging = j.rows < JUDGED_ROWS;
         if (k >= 0 && k < n) compute_pass(run, &passes[k], judging);
         pthread_join(thread, NULL);
         if (!b.ok) die("%s", b.error.text);
-        if (b.to_write) forget_pass(b.to_write);
+        for (; b.to_write < b.behind; b.to_write++) forget_pass(b.to_write);
         if (k < 0 || k == n) continue;
+        check_pass(run, &passes[k]);
         if (judging) add_features(&j, &passes[k]);
         if (j.rows >= JUDGED_ROWS || k == n - 1) judge(&j, run->weights.paths[INDEX_STATISTICS]);
         run->audio_seconds += (double)seconds_of(&passes[k], 1);
