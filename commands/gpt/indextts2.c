@@ -115,6 +115,31 @@ static char *find_file(const char *folder, const char *config, IndexFile file) {
     return found;
 }
 
+/* ---- other versions ---- */
+
+/* Returns which other version of IndexTTS a gpt.pth is of; NULL: of none. */
+static const char *other_version(const TensorFile *gpt) {
+    if (checkpoint_tensor(gpt, "lang_embedding.weight") || checkpoint_tensor(gpt, "spk_emb_proj.weight"))
+        return "IndexTTS 2.5, which has 25 codes a second, and vectors of speakers in place of conditioning latents";
+    if (checkpoint_tensor(gpt, "perceiver_encoder.latents") && !checkpoint_tensor(gpt, "emo_layer.weight"))
+        return "IndexTTS 1 or 1.5, which has no emotions";
+    return NULL;
+}
+
+static bool is_of_2(const TensorFile *gpt, Error *error) {
+    const char *other = other_version(gpt);
+    return !other ||
+           error_set(error, "%s is of %s: give the gpt.pth of IndexTTS2 (%s)", gpt->path, other, files[INDEX_GPT].from);
+}
+
+/* Returns whether nothing tells that a gpt.pth is of another version. */
+static bool may_be_of_2(const char *path, Error *error) {
+    OWNED_BY(tensor_file_close) TensorFile file = {0};
+    return !path || !tensor_file_open(path, &file, NULL) || is_of_2(&file, error);
+}
+
+/* ---- the files ---- */
+
 bool index_weights_find(const char *folder, IndexWeights *weights, Error *error) {
     OWNED char *config = path_join(folder, "config.yaml");
     char missing[900] = "";
@@ -128,8 +153,10 @@ bool index_weights_find(const char *folder, IndexWeights *weights, Error *error)
                      files[i].from);
     }
     if (!*missing) return true;
+    if (may_be_of_2(weights->paths[INDEX_GPT], error)) /* of another version, others are missing */
+        error_set(error, "--indextts2 %s: not found there, nor in a cache of Hugging Face: %s", folder, missing);
     index_weights_close(weights);
-    return error_set(error, "--indextts2 %s: not found there, nor in a cache of Hugging Face: %s", folder, missing);
+    return false;
 }
 
 void index_weights_close(IndexWeights *weights) {
@@ -170,19 +197,38 @@ typedef struct {
     const char *const *prefixes;
 } Part;
 
+/* A network whose file may be of one with more blocks: then it has this tensor. */
+typedef struct {
+    IndexFile file;
+    int blocks;
+    const char *name; /* of block %d */
+} Blocks;
+
+/* Refuses files that have all tensors of a part, and more of the same network. */
+static bool has_no_more(const Part *part, const NetworkFile *from, Error *error) {
+    const FeaturesConfig *config = &FEATURES_INDEXTTS2;
+    const Blocks last[] = {
+        {INDEX_CODEC, config->codec.blocks, "encoder.0.convnext.%d.gamma"},
+        {INDEX_GPT, config->voice.condition.blocks, "conditioning_encoder.encoders.%d.norm_ff.weight"},
+        {INDEX_GPT, config->voice.emotion.blocks, "emo_conditioning_encoder.encoders.%d.norm_ff.weight"}};
+    const char *path = from->file->path;
+    OWNED char *down = xformat("%sdown.weight", from->prefix);
+    if (part->file == INDEX_CODEC && tensor_file_find(from->file, down))
+        return error_set(error, "%s is of IndexTTS 2.5, whose codec has 25 codes a second: give %s (%s)", path,
+                         files[INDEX_CODEC].name, files[INDEX_CODEC].from);
+    for (int i = 0; i < 3; i++) {
+        OWNED char *block = xformat(last[i].name, last[i].blocks), *name = xformat("%s%s", from->prefix, block);
+        if (last[i].file == part->file && tensor_file_find(from->file, name))
+            return error_set(error, "%s does not fit %s: it has %s, and there are %d such blocks in IndexTTS2's (%s)",
+                             path, part->network->name, name, last[i].blocks, files[part->file].from);
+    }
+    return true;
+}
+
 static void list_parts(Features *features, Part parts[3]) {
     parts[0] = (Part){&features->w2v.network, INDEX_W2V, w2v_prefixes};
     parts[1] = (Part){&features->codec.network, INDEX_CODEC, codec_prefixes};
     parts[2] = (Part){&features->voice.network, INDEX_GPT, gpt_prefixes};
-}
-
-/* Refuses the files of other versions by name. */
-static bool is_of_2(const TensorFile *file, Error *error) {
-    bool is_25 = tensor_file_find(file, "lang_embedding.weight") || tensor_file_find(file, "spk_emb_proj.weight");
-    return !is_25 || error_set(error,
-                               "%s is of IndexTTS 2.5, which has 25 codes a second and vectors of speakers in place "
-                               "of conditioning latents: give the gpt.pth of IndexTTS2",
-                               file->path);
 }
 
 /* Opens the file of a part and checks its tensors. With `read`, reads them. */
@@ -194,8 +240,8 @@ static bool take_part(const IndexWeights *weights, const Part *part, bool read, 
     const char *prefix = network_prefix(part->network, &file, part->prefixes);
     NetworkFile from = {&file, prefix ? prefix : ""};
     WeightSource source = network_file_source(&from);
-    bool ok = is_of_2(&file, error) && network_check(part->network, &from, error) &&
-              (!read || network_read(part->network, &source, error));
+    bool ok = (part->file != INDEX_GPT || is_of_2(&file, error)) && network_check(part->network, &from, error) &&
+              has_no_more(part, &from, error) && (!read || network_read(part->network, &source, error));
     tensor_file_close(&file);
     return ok;
 }

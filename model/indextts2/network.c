@@ -127,7 +127,7 @@ static bool misfit(const NetworkFile *from, const Param *p, char *text, size_t s
     bool same = stored->rank == p->rank;
     for (int i = 0; same && i < p->rank; i++) same = stored->dims[i] == p->dims[i];
     if (same) return false;
-    snprintf(text, size, "%s is %s, expected %s", stored->name,
+    snprintf(text, size, "%s is %s, expected%s", stored->name,
              shape_text(stored->dtype, stored->rank, stored->dims, have), shape_text("", p->rank, p->dims, want));
     return true;
 }
