@@ -53,7 +53,7 @@ void prepare_open(Prepare *p, const PrepareOptions *options) { *p = (Prepare){.o
 
 void prepare_outputs(Prepare *p) {
     const PrepareOptions *options = p->options;
-    const PrepareGiven given = {options->tokenizer, options->codebook};
+    const PrepareGiven given = {options->tokenizer, options->codebook, options->foreign_codes > 0};
     p->work = (ClipWork){options->output, prepare_outputs_open(options->output), p->mel, options->foreign_codes > 0};
     prepare_outputs_claim(options->output, &given, p->work.ledger);
     p->tokenizer_path = prepare_output_path(options->output, OUTPUT_TOKENIZER);

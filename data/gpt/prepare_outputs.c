@@ -73,10 +73,26 @@ static _Noreturn void die_not_ours(const char *directory, const char *path, Prep
         path, directory, advice);
 }
 
+/* In the ledger's list of outputs: codes come from networks of others. */
+static const char foreign_codes[] = "foreign codes";
+
+/* Dies if codes of both kinds would come together. */
+static void check_kind(const char *directory, bool foreign, const json_t *before) {
+    OWNED char *codebook = prepare_output_path(directory, OUTPUT_CODEBOOK);
+    if (foreign && !access(codebook, F_OK))
+        die("%s: codes of a codebook are there, and --indextts2 makes others: choose another --output", codebook);
+    if (!foreign && json_object_get(before, foreign_codes))
+        die("%s: a run with --indextts2 has written there, and without it the codes are others: give --indextts2, or "
+            "choose another --output",
+            directory);
+}
+
 void prepare_outputs_claim(const char *directory, const PrepareGiven *given, Ledger *ledger) {
     const json_t *before = ledger_find(ledger, "outputs", "");
     bool all = !before && !ledger_is_empty(ledger); /* a ledger without this entry: all outputs are from its runs */
     json_auto_t *ours = json_object();
+    check_kind(directory, given->foreign_codes, before);
+    if (given->foreign_codes) json_object_set_new(ours, foreign_codes, json_true());
     for (PrepareOutput output = 0; output < OUTPUTS; output++) {
         const char *name = prepare_output_name(output);
         OWNED char *path = path_join(directory, name);

@@ -27,15 +27,17 @@ const char *prepare_output_name(PrepareOutput output);
 /* Returns its path below the directory; free(). */
 char *prepare_output_path(const char *directory, PrepareOutput output);
 
-/* Files that a run was given, which it reads and leaves as they are; NULL: none. */
+/* What a run was given: files that it reads and leaves as they are, NULL for none; codes of others' networks. */
 typedef struct {
     const char *tokenizer, *codebook;
+    bool foreign_codes;
 } PrepareGiven;
 
 /* Makes the directory and opens its ledger. Removes what a killed run has left. Ends the program on an error. */
 Ledger *prepare_outputs_open(const char *directory);
 /* Claims all names for this program and makes the folders. Each name must be free, or written by an earlier run, as the
- * ledger says, or given. Ends the program before anything is written if a file of the user would be replaced. */
+ * ledger says, or given. Ends the program before anything is written if a file of the user would be replaced, or if
+ * the directory is of a run with codes of the other kind: who trains on it tells them apart by codebook.npy. */
 void prepare_outputs_claim(const char *directory, const PrepareGiven *given, Ledger *ledger);
 /* Removes the manifests and stats: they must not stand while what they name is being replaced. */
 void prepare_outputs_remove_manifests(const char *directory);
