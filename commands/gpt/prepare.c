@@ -118,6 +118,19 @@ static const OptionRow table[] = {
 };
 // clang-format on
 
+/* In seconds: what data/indextts2/front.h needs, and the rounding of resamplers. */
+static const double SHORTEST = 0.11;
+
+/* Refuses options of networks where there are none. */
+static void refuse_device(const OptionSet *set) {
+    static const char *const of_networks[] = {"device", "no-tf32", "no-half"};
+    for (int i = 0; i < 3; i++)
+        if (options_given(set, of_networks[i]))
+            die_usage("--%s is of the networks of --indextts2, which is not given: a codebook is always computed on "
+                      "the CPU",
+                      of_networks[i]);
+}
+
 /* Has codes and vectors come from IndexTTS2's networks, which decide their number and their width. */
 static void take_features(Options *o, const OptionSet *set, FeatureRun *features) {
     static const char *const of_codebook[] = {"codebook", "codebook-size", "kmeans-iterations", "frames-per-entry",
@@ -125,6 +138,9 @@ static void take_features(Options *o, const OptionSet *set, FeatureRun *features
     for (int i = 0; i < 5; i++)
         if (options_given(set, of_codebook[i]))
             die_usage("--%s is of a codebook, and with --indextts2 the codes are those of IndexTTS2", of_codebook[i]);
+    if (o->prepare.min_duration < SHORTEST)
+        die_usage("--min-duration %g: the networks of --indextts2 take no clip of less than %g s",
+                  o->prepare.min_duration, SHORTEST);
     feature_run_find(features, o->indextts2);
     o->prepare.foreign_codes = FEATURES_INDEXTTS2.codec.codebook;
     o->prepare.sizes.d_model = FEATURES_INDEXTTS2.voice.emotion_width;
@@ -146,7 +162,10 @@ int gpt_prepare(int argc, char **argv) {
                                  .val_ratio = !options_given(&set, "val-ratio")};
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
     FeatureRun features = {0};
-    if (o.indextts2) take_features(&o, &set, &features);
+    if (o.indextts2)
+        take_features(&o, &set, &features);
+    else
+        refuse_device(&set);
 
     Prepare p;
     prepare_open(&p, &o.prepare);
