@@ -132,7 +132,7 @@ static void refuse_device(const OptionSet *set) {
 }
 
 /* Has codes and vectors come from IndexTTS2's networks, which decide their number and their width. */
-static void take_features(Options *o, const OptionSet *set, FeatureRun *features) {
+static void take_features(Options *o, const OptionSet *set, FeatureRun *features, GptBase *base) {
     static const char *const of_codebook[] = {"codebook", "codebook-size", "kmeans-iterations", "frames-per-entry",
                                               "d-model"};
     for (int i = 0; i < 5; i++)
@@ -146,6 +146,7 @@ static void take_features(Options *o, const OptionSet *set, FeatureRun *features
     o->prepare.sizes.d_model = FEATURES_INDEXTTS2.voice.emotion_width;
     o->prepare.fit.codebook_size = o->prepare.fit.d_model = false;
     o->prepare.gpt_checkpoint = features->weights.paths[INDEX_GPT];
+    *base = gpt_base_read(o->prepare.gpt_checkpoint, "--indextts2", true);
 }
 
 int gpt_prepare(int argc, char **argv) {
@@ -162,8 +163,9 @@ int gpt_prepare(int argc, char **argv) {
                                  .val_ratio = !options_given(&set, "val-ratio")};
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
     FeatureRun features = {0};
+    GptBase base = {.ours = false};
     if (o.indextts2)
-        take_features(&o, &set, &features);
+        take_features(&o, &set, &features, &base);
     else
         refuse_device(&set);
 
@@ -189,9 +191,10 @@ int gpt_prepare(int argc, char **argv) {
                                (uint64_t)o.prepare.seed};
     ManifestReport manifests;
     MUST(manifests_write(p.clips, p.n, &options, &manifests, &error));
-    prepare_report_write(&p, &manifests);
+    prepare_report_write(&p, &manifests, &base);
     prepare_close(&p);
     feature_run_close(&features);
+    gpt_base_close(&base);
     options_free(&set, argc, argv);
     return 0;
 }

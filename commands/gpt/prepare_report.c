@@ -107,7 +107,7 @@ static NextOptions next_options(const Prepare *p, const ManifestReport *m) {
     NextOptions next = {.n = 0};
     int64_t entries = p->entries;
     if (entries != PREPARE_FULL_ENTRIES) add_option(&next, GPT_NEXT_CODES, (double)entries + 2);
-    add_small_model(&next, p->sizes.d_model);
+    if (!p->options->foreign_codes) add_small_model(&next, p->sizes.d_model);
     add_short_run(&next, m->train_pairs ? m->train_pairs : m->train);
     return next;
 }
@@ -257,23 +257,32 @@ static void print_manifest(const char *option, const char *directory, PrepareOut
     printf(" %s %s", option, word);
 }
 
+/* Prints the options of a training that goes on from a base checkpoint: it takes the sizes from there, of which a file
+ * may not tell the heads. */
+static void print_base(const GptBase *base) {
+    OWNED char *path = shell_path(base->size.checkpoint);
+    const json_t *width = json_object_get(base->size.options, "model-dim");
+    printf(" --base-checkpoint %s", path);
+    if (!json_object_get(base->size.options, "heads"))
+        printf(" --heads %lld", (long long)heads_for(json_integer_value(width)));
+}
+
 /* Prints the command that trains: on pairs if there are any, with the options whose defaults do not fit. */
-static void print_next(const Prepare *p, const ManifestReport *m) {
+static void print_next(const Prepare *p, const ManifestReport *m, const GptBase *base) {
     bool pairs = m->train_pairs > 0 && (m->val_pairs > 0 || !m->val);
     const char *output = p->options->output;
     printf("Next: %s", program_as_called());
     print_manifest("-m", output, pairs ? OUTPUT_TRAIN_PAIRS : OUTPUT_TRAIN_MANIFEST);
     if (m->val) print_manifest("--val-manifest", output, pairs ? OUTPUT_VAL_PAIRS : OUTPUT_VAL_MANIFEST);
-    OWNED char *base = p->options->gpt_checkpoint ? shell_path(p->options->gpt_checkpoint) : NULL;
-    if (base) printf(" --base-checkpoint %s", base);
+    if (json_object_get(base->size.options, "layers")) print_base(base); /* else it has the encoders alone */
     NextOptions next = next_options(p, m);
     for (int i = 0; i < next.n; i++) printf(" --%s %.10g", next.items[i].name, next.items[i].value);
     printf(" -b 8 -g 4 --output-dir run\n");
 }
 
-void prepare_report_write(const Prepare *p, const ManifestReport *manifests) {
+void prepare_report_write(const Prepare *p, const ManifestReport *manifests, const GptBase *base) {
     Totals totals = total_of(p);
     write_stats(p, &totals, manifests);
     print_totals(p, &totals, manifests);
-    if (manifests->train) print_next(p, manifests);
+    if (manifests->train) print_next(p, manifests, base);
 }

@@ -1,6 +1,7 @@
 /* Prints and writes the report of train_gpt prepare about the prepared clips. */
 #pragma once
 
+#include "commands/gpt/base.h"
 #include "data/gpt/manifest_write.h"
 #include "data/gpt/prepare.h"
 
@@ -11,5 +12,6 @@ void prepare_report_filters(const Prepare *p);
 /* Prints the sizes that were chosen because there is little speech, if so. */
 void prepare_report_sizes(const Prepare *p);
 
-/* Writes OUTPUT/stats.json, and prints the totals and the command that trains on what was written. */
-void prepare_report_write(const Prepare *p, const ManifestReport *manifests);
+/* Writes OUTPUT/stats.json, and prints the totals and the command that trains on what was written, from a base
+ * checkpoint if there is one. */
+void prepare_report_write(const Prepare *p, const ManifestReport *manifests, const GptBase *base);
