@@ -2,6 +2,7 @@
 #include "data/audio/audio.h"
 #include "kernels/philox.h"
 #include "tests/crash/crash.h"
+#include "tests/gpt/published_rig.h"
 #include "tests/gpt/train_rig.h"
 
 TEST(train_gpt) {
@@ -49,6 +50,15 @@ TEST(prepare) {
         root, &(CrashRun){
                   .command = "exec $PROGRAMS/train_gpt prepare -i ../list.tsv -o out --vocabulary 40 --codebook-size 8 "
                              "--d-model 16 --val-ratio 0.3 --num-workers 1"});
+}
+
+TEST(prepare_indextts2) {
+    char *root = crash_root(), *weights = kept_path(root, "weights");
+    write_recordings(root);
+    for (int i = 0; i < INDEX_FILES; i++) published_write(weights, (IndexFile)i, NULL);
+    crash_at_every(root, &(CrashRun){.command = "exec $PROGRAMS/tiny/train_gpt prepare -i ../list.tsv -o out "
+                                                "--indextts2 ../weights --vocabulary 40 --val-ratio 0.3 "
+                                                "--num-workers 1"});
 }
 
 TEST(export) {
