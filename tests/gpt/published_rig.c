@@ -1,6 +1,8 @@
 #include "tests/gpt/published_rig.h"
 
+#include "data/audio/audio.h"
 #include "data/formats/torch_pth.h"
+#include "kernels/cpu/device.h"
 #include "model/gpt.h"
 #include "tests/files.h"
 
@@ -157,4 +159,68 @@ const char *published_reference(const char **told) {
     }
     if (told) *told = first;
     return "reference";
+}
+
+/* ---- the networks ---- */
+
+static void read_network(Network *network, IndexFile from) {
+    TensorFile file = open_file(published_path(corpus_folder("published"), from));
+    NetworkFile in = {&file, ""};
+    WeightSource source = network_file_source(&in);
+    Error error;
+    if (!network_read(network, &source, &error)) fail_msg("%s", error.text);
+    tensor_file_close(&file);
+}
+
+void published_nets_open(PublishedNets *nets) {
+    TensorFile statistics = open_file(published_path(corpus_folder("published"), INDEX_STATISTICS));
+    *nets = (PublishedNets){.device = cpu_device_open(2),
+                            .front = index_front_open(),
+                            .mean = floats(&statistics, "", "mean"),
+                            .variance = floats(&statistics, "", "var")};
+    features_open(&nets->features, &FEATURES_INDEXTTS2, nets->device, DTYPE_F32, DTYPE_F32, nets->mean, nets->variance);
+    read_network(&nets->features.w2v.network, INDEX_W2V);
+    read_network(&nets->features.codec.network, INDEX_CODEC);
+    read_network(&nets->features.voice.network, INDEX_GPT);
+    features_reserve(&nets->features, 16 << 20);
+    features_prepare(&nets->features);
+    tensor_file_close(&statistics);
+}
+
+void published_nets_close(PublishedNets *nets) {
+    features_close(&nets->features);
+    device_close(nets->device);
+    index_front_close(nets->front);
+    FREE(nets->mean, nets->variance);
+}
+
+PublishedResults published_compute(PublishedNets *nets, const char *sound) {
+    FrontClip clip;
+    Audio audio;
+    Error error;
+    if (!audio_read(corpus_folder(sound), 0, 40, &audio, &error) ||
+        !index_front_features(nets->front, audio.samples, audio.count, audio.rate, &clip, &error))
+        fail_msg("%s: %s", sound, error.text);
+    PublishedResults r = {.rows = clip.rows,
+                          .codes = xmalloc((size_t)clip.rows * sizeof *r.codes),
+                          .margins = xmalloc((size_t)clip.rows * sizeof *r.margins),
+                          .condition = xmalloc(32 * PUBLISHED_WIDTH * sizeof *r.condition),
+                          .emotion = xmalloc(PUBLISHED_WIDTH * sizeof *r.emotion)};
+    FeatureClip item = {.x = clip.x,
+                        .length = {clip.rows, clip.valid},
+                        .codes = r.codes,
+                        .margins = r.margins,
+                        .condition = r.condition,
+                        .emotion = r.emotion};
+    features_compute(&nets->features, &item, 1);
+    free(clip.x);
+    audio_close(&audio);
+    return r;
+}
+
+void published_results_free(PublishedResults *r) { FREE(r->codes, r->margins, r->condition, r->emotion); }
+
+char *published_sound(int i) {
+    static const char *const formats[] = {"wav", "flac", "ogg", "wav"};
+    return kept_format("audio/%s.%s", corpus_ids[i], formats[i % 4]);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "commands/gpt/indextts2.h"
+#include "data/indextts2/front.h"
 #include "tests/gpt/corpus.h"
 
 enum { PUBLISHED_WIDTH = 20, PUBLISHED_CODES = 64, PUBLISHED_LAYERS = 6 };
@@ -36,3 +37,25 @@ void published_prepare(const char *output, const char *more);
 /* Returns the name of the output that all others are compared with, made once by one worker, and what the program
  * printed; `told` may be NULL. */
 const char *published_reference(const char **told);
+
+/* The networks with the weights of the folder "published", on the cpu device. A test that opens them links
+ * tests/gpt/substitute/published.o, whose sizes they have. */
+typedef struct {
+    Device *device;
+    Features features;
+    IndexFront *front;
+    float *mean, *variance;
+} PublishedNets;
+typedef struct {
+    int64_t rows;
+    int32_t *codes;
+    float *margins, *condition, *emotion;
+} PublishedResults;
+void published_nets_open(PublishedNets *nets);
+void published_nets_close(PublishedNets *nets);
+/* Computes a file of sound below corpus_root, alone; the other function frees the results. */
+PublishedResults published_compute(PublishedNets *nets, const char *sound);
+void published_results_free(PublishedResults *results);
+/* Returns the path below corpus_root of clip i of the corpus. The first four are files of different formats, rates of
+ * 22.05 to 48 kHz, and one is stereo. */
+char *published_sound(int i);

@@ -2,11 +2,7 @@
  * writes, what it reuses, and what it refuses. */
 #include <sys/stat.h>
 
-#include "data/audio/audio.h"
-#include "data/indextts2/front.h"
 #include "data/ledger.h"
-#include "kernels/cpu/device.h"
-#include "model/indextts2/features.h"
 #include "tests/gpt/indextts2_rig.h"
 #include "tests/gpt/published_rig.h"
 #include "tests/sounds.h"
@@ -62,66 +58,24 @@ TEST(every_manifest_names_files_of_the_right_shapes) {
 
 /* ---- the numbers ---- */
 
-static void read_network(Network *network, IndexFile from) {
-    TensorFile file = open_file(published_path(corpus_folder("published"), from));
-    NetworkFile in = {&file, ""};
-    WeightSource source = network_file_source(&in);
-    if (!network_read(network, &source, &error)) fail_msg("%s", error.text);
-    tensor_file_close(&file);
-}
-
-/* Compares a clip of an output with what the networks compute of its sound alone. */
-static void check_directly(Features *features, IndexFront *front, const char *output, const char *id,
-                           const char *sound) {
-    FrontClip clip;
-    Audio audio;
-    char *path = corpus_folder(sound);
-    if (!audio_read(path, 0, 40, &audio, &error) ||
-        !index_front_features(front, audio.samples, audio.count, audio.rate, &clip, &error))
-        fail_msg("%s", error.text);
-    int32_t *codes = xmalloc((size_t)clip.rows * sizeof *codes);
-    float results[33 * PUBLISHED_WIDTH];
-    FeatureClip item = {.x = clip.x,
-                        .length = {clip.rows, clip.valid},
-                        .codes = codes,
-                        .condition = results,
-                        .emotion = results + 32 * PUBLISHED_WIDTH};
-    features_compute(features, &item, 1);
-    int64_t dims[2];
-    int32_t *got = corpus_read_array(output, "codes", id, 'i', dims);
-    float *condition = corpus_read_array(output, "condition", id, 'f', dims + 1),
-          *emotion = corpus_read_array(output, "emo_vec", id, 'f', dims + 1);
-    assert_int_equal(dims[0], clip.rows);
-    assert_memory_equal(got, codes, (size_t)clip.rows * sizeof *codes);
-    assert_memory_equal(condition, item.condition, 32 * PUBLISHED_WIDTH * sizeof(float));
-    assert_memory_equal(emotion, item.emotion, PUBLISHED_WIDTH * sizeof(float));
-    FREE(codes, got, condition, emotion, clip.x);
-    audio_close(&audio);
-}
-
-/* The first four clips of the corpus are files of four formats, rates of 22.05 to 48 kHz, and one is stereo. */
 TEST(files_hold_what_the_networks_compute_of_each_clip_alone) {
-    static const char *const sounds[] = {"wav", "flac", "ogg", "wav"};
-    TensorFile golden = open_golden("indextts2");
-    float *mean = floats(&golden, "stats.", "mean"), *variance = floats(&golden, "stats.", "var");
-    Device *device = cpu_device_open(2);
-    Features features;
-    IndexFront *front = index_front_open();
-    features_open(&features, &FEATURES_INDEXTTS2, device, DTYPE_F32, DTYPE_F32, mean, variance);
-    read_network(&features.w2v.network, INDEX_W2V);
-    read_network(&features.codec.network, INDEX_CODEC);
-    read_network(&features.voice.network, INDEX_GPT);
-    features_reserve(&features, 16 << 20);
-    features_prepare(&features);
+    PublishedNets nets;
+    published_nets_open(&nets);
     published_reference(NULL);
-    for (int i = 0; i < 4; i++)
-        check_directly(&features, front, "reference", corpus_ids[i],
-                       kept_format("audio/%s.%s", corpus_ids[i], sounds[i]));
-    features_close(&features);
-    device_close(device);
-    index_front_close(front);
-    tensor_file_close(&golden);
-    FREE(mean, variance);
+    for (int i = 0; i < 4; i++) {
+        PublishedResults want = published_compute(&nets, published_sound(i));
+        int64_t dims[3];
+        int32_t *codes = corpus_read_array("reference", "codes", corpus_ids[i], 'i', dims);
+        float *condition = corpus_read_array("reference", "condition", corpus_ids[i], 'f', dims + 1),
+              *emotion = corpus_read_array("reference", "emo_vec", corpus_ids[i], 'f', dims + 1);
+        assert_int_equal(dims[0], want.rows);
+        assert_memory_equal(codes, want.codes, (size_t)want.rows * sizeof *codes);
+        assert_memory_equal(condition, want.condition, 32 * PUBLISHED_WIDTH * sizeof(float));
+        assert_memory_equal(emotion, want.emotion, PUBLISHED_WIDTH * sizeof(float));
+        FREE(codes, condition, emotion);
+        published_results_free(&want);
+    }
+    published_nets_close(&nets);
 }
 
 /* An independent computation in float64 has the same sound: 65 frames, so that half a row is masked. */
