@@ -37,8 +37,8 @@ $(call members,$(BUILD)/$(TINY),$(TINY_OBJECTS))
 $(BUILD)/$(TINY): $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(LDLIBS)
-$(BUILD)/tests/gpt/test_prepare_indextts2: $(BUILD)/tests/gpt/substitute/published.o
-$(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 deep_prepare_indextts2 deep_crash): | $(BUILD)/$(TINY)
+$(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 test_indextts2_speak): $(BUILD)/tests/gpt/substitute/published.o
+$(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 test_indextts2_speak deep_prepare_indextts2 deep_crash): | $(BUILD)/$(TINY)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so

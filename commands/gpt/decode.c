@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/options.h"
+#include "commands/gpt/origin.h"
 #include "commands/gpt/sound.h"
 #include "data/formats/npy.h"
 #include "data/gpt/speech_coder.h"
@@ -56,9 +57,10 @@ static int32_t *read_codes(const char *path, int64_t *n) {
 }
 
 /* Returns --codebook, or codebook.npy in the folder above the codes; free(). Keeps both of its files from being
- * replaced by the output. */
+ * replaced by the output. Dies if the folder holds codes of no codebook. */
 static char *codebook_path(const DecodeOptions *o) {
-    OWNED char *folder = path_directory(o->codes);
+    OWNED char *folder = path_directory(o->codes), *above = path_join(folder, "..");
+    if (gpt_folder_is_indextts2(above)) die("--codes %s: %s", o->codes, gpt_codes_decoder(GPT_INDEXTTS2_CODES));
     char *path = o->codebook ? xstrdup(o->codebook) : path_join(folder, "../codebook.npy");
     OWNED char *facts = speech_coder_facts_path(path);
     file_keep(path, "the codebook");

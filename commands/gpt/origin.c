@@ -10,7 +10,7 @@
 #include "commands/next.h"
 #include "data/gpt/prepare_outputs.h"
 
-static const char own_codes[] = "codebook", indextts2_codes[] = "indextts2";
+static const char own_codes[] = "codebook", indextts2_codes[] = GPT_INDEXTTS2_CODES;
 
 FileSum gpt_file_sum(const char *path) {
     FileSum sum;
@@ -22,12 +22,20 @@ FileSum gpt_file_sum(const char *path) {
 }
 
 bool gpt_codes_are_own(const char *kind) { return kind && !strcmp(kind, own_codes); }
+bool gpt_codes_are_indextts2(const char *kind) { return kind && !strcmp(kind, indextts2_codes); }
+
+bool gpt_folder_is_indextts2(const char *folder) {
+    OWNED char *path = prepare_output_path(folder, OUTPUT_STATS);
+    json_auto_t *stats = json_read(path, 0, NULL);
+    return json_is_string(json_object_get(stats, "gpt_checkpoint"));
+}
 
 const char *gpt_codes_decoder(const char *kind) {
     if (gpt_codes_are_own(kind))
         return "codes of a codebook of train_gpt prepare: train_gpt decode makes sound of them, and IndexTTS2 cannot, "
-               "because its vocoder decodes only the codes of its own semantic codec";
-    if (kind && !strcmp(kind, indextts2_codes))
+               "because its vocoder decodes only the codes of its own semantic codec (train_gpt prepare --indextts2 "
+               "computes those)";
+    if (gpt_codes_are_indextts2(kind))
         return "IndexTTS2's semantic codes: its vocoder makes sound of them, and train_gpt decode cannot";
     return "unknown codes: the vocoder of IndexTTS2 decodes only those of its own semantic codec, train_gpt decode "
            "only those of a codebook of train_gpt prepare";
@@ -107,8 +115,8 @@ static void check_codebook(const GptOrigin *origin, const char *first, const cha
     if (!access(path, F_OK)) sum = gpt_file_sum(path);
     if (strcmp(sum.text, origin->codebook.text) != 0)
         die("%s holds %s and %s holds %s, as codebook.npy beside them says (without one they are IndexTTS2's): the "
-            "same code is another sound. Prepare all recordings with one codebook (train_gpt prepare --codebook), and "
-            "keep codebook.npy beside every manifest",
+            "same code is another sound. Prepare all recordings with one codebook (train_gpt prepare --codebook) and "
+            "keep codebook.npy beside every manifest, or prepare all with --indextts2",
             first, codes_of(origin->codebook.text), manifest, codes_of(sum.text));
 }
 
@@ -165,7 +173,7 @@ static void warn_of_codes(const GptOrigin *origin, const GptBase *base) {
              path, theirs, ours,
              codebook[0] ? ""
                          : ". IndexTTS2 cannot make sound of what this training learns; for a model that IndexTTS2 "
-                           "speaks with, train on features of its own preprocessing",
+                           "speaks with, prepare the recordings with --indextts2",
              kind[0] ? "" : ". (It has no config.json of train_gpt, so it is taken as IndexTTS2's.)");
     }
 }

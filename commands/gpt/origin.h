@@ -62,7 +62,12 @@ void gpt_origin_print_next(const GptOrigin *origin, const char *run);
  * it is older than the facts or its config.json is missing, is warned of. */
 void gpt_origin_warn_of_base(const GptOrigin *origin, const GptBase *base);
 
-/* Return whether codes are those of a codebook of train_gpt prepare, and the words for people: which codes they are,
- * what makes sound of them and what cannot. kind: the fact "codes"; NULL: unknown. */
+#define GPT_INDEXTTS2_CODES "indextts2" /* a kind of codes */
+
+/* Return whether codes are those of a codebook of train_gpt prepare, whether they are IndexTTS2's, and the words for
+ * people: which codes they are, what makes sound of them and what cannot. kind: the fact "codes"; NULL: unknown. */
 bool gpt_codes_are_own(const char *kind);
+bool gpt_codes_are_indextts2(const char *kind);
 const char *gpt_codes_decoder(const char *kind);
+/* Returns whether the stats.json of a prepared folder says that its codes are IndexTTS2's: it names the gpt.pth. */
+bool gpt_folder_is_indextts2(const char *folder);

@@ -3,7 +3,8 @@
  *   ./train_gpt speak --checkpoint run --text "..." --prompt-audio voice.wav -o said.wav
  *
  * The text is normalised and tokenised as prepare does, the voice mapped by the codebook's own statistics. The model
- * generates audio codes until it ends the speech, and the codebook makes sound of them, as in train_gpt decode. */
+ * generates audio codes until it ends the speech, and the codebook makes sound of them, as in train_gpt decode. A model
+ * that was trained on the features of prepare --indextts2 speaks in IndexTTS2, and the error says how. */
 #include "commands/gpt/commands.h"
 
 #include <stdio.h>
@@ -189,11 +190,24 @@ static float *voice_vectors(const SpeakOptions *o, const GptTrained *trained, co
     return condition;
 }
 
+/* Ends the program because the model speaks in codes that no codebook makes sound of. */
+static _Noreturn void die_of_codes(const SpeakOptions *o, const char *kind) {
+    const char *checkpoint = o->trained.checkpoint;
+    OWNED char *word = shell_path(checkpoint);
+    if (!gpt_codes_are_indextts2(kind))
+        die("--checkpoint %s: the model speaks in %s", checkpoint, gpt_codes_decoder(kind));
+    die("--checkpoint %s: the model speaks in IndexTTS2's semantic codes, and IndexTTS2's networks s2mel and vocoder, "
+        "which make sound of them, are not part of train_gpt. Speak in IndexTTS2: %s export --checkpoint %s --output "
+        "exported, copy the folder exported into IndexTTS2's folder checkpoints, make config_new.yaml as its "
+        "config.yaml says, and in Python IndexTTS2(cfg_path=\"checkpoints/config_new.yaml\", "
+        "model_dir=\"checkpoints\").infer(spk_audio_prompt=\"voice.wav\", text=\"...\", output_path=\"said.wav\")",
+        checkpoint, program_as_called(), word);
+}
+
 /* Returns the path of the codebook, free(), and reads it. Dies unless the model speaks in its codes. */
 static char *read_codebook(const SpeakOptions *o, const GptTrained *trained, SpeechCoder *coder) {
     const char *kind = gpt_trained_fact(trained, GPT_CODES_FACT);
-    if (kind && !gpt_codes_are_own(kind))
-        die("--checkpoint %s: the model speaks in %s", trained->path, gpt_codes_decoder(kind));
+    if (kind && !gpt_codes_are_own(kind)) die_of_codes(o, kind);
     char *path = gpt_trained_codebook(trained, o->codebook);
     if (!path)
         die_usage("--checkpoint %s does not say which codebook it was trained with: give --codebook", trained->path);

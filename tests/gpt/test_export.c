@@ -19,7 +19,7 @@ enum {
     MAX_TENSORS = 512
 };
 
-/* The folders of the tests: prepared data with a codebook, and without one, as IndexTTS2's own preprocessing leaves it;
+/* The folders of the tests: prepared data with a codebook, and without one, as prepare --indextts2 leaves it;
  * a file of weights with the encoders of the reference; a run that started from it, on the data without a codebook. */
 static char *own, *semantic, *base, *run;
 

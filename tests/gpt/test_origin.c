@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "tests/gpt/corpus.h"
 
-/* Prepared data with a codebook, and without one, as IndexTTS2's own preprocessing leaves it; weights without a
+/* Prepared data with a codebook, and without one, as prepare --indextts2 leaves it; weights without a
  * config.json and without our checksum, as IndexTTS2's are. */
 static char *own, *semantic, *base;
 
@@ -75,7 +75,8 @@ TEST(a_base_of_other_codes_is_warned_of_once) {
     corpus_must_train(own, output, options);
     assert_contains(fixture.output, "was trained on the semantic codes of IndexTTS2, and the manifests hold codes of "
                                     "the codebook ");
-    assert_contains(fixture.output, "IndexTTS2 cannot make sound of what this training learns");
+    assert_contains(fixture.output, "IndexTTS2 cannot make sound of what this training learns; for a model that "
+                                    "IndexTTS2 speaks with, prepare the recordings with --indextts2");
     assert_contains(fixture.output, "It has no config.json of train_gpt, so it is taken as IndexTTS2's.");
     assert_int_equal(count(fixture.output, "warning"), 1);
     corpus_must_train(own, output, kept_format("--base-checkpoint %s --resume auto", base));
@@ -159,6 +160,7 @@ TEST(codes_of_two_codebooks_are_refused) {
     assert_int_equal(corpus_train(own, output, more), 1);
     assert_contains(fixture.output, "semantic/manifest.jsonl holds the semantic codes of IndexTTS2");
     assert_contains(fixture.output, "Prepare all recordings with one codebook");
+    assert_contains(fixture.output, "or prepare all with --indextts2");
 }
 
 /* The codes stay, but they are those of other sounds now. */

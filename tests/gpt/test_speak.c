@@ -144,7 +144,7 @@ TEST(codes_of_another_program_are_refused) {
     assert_int_equal(status, 0);
     corpus_must_train(data, run, "");
     assert_contains(fixture.output, " export --checkpoint "); /* Next: */
-    expect_refusal("--checkpoint foreign --text a -o x.wav", 1, "its vocoder makes sound of them");
+    expect_refusal("--checkpoint foreign --text a -o x.wav", 1, "Speak in IndexTTS2: ");
 }
 
 /* While the model speaks, the last line of a terminal says how far it is. */
