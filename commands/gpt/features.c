@@ -8,12 +8,13 @@
 
 #include "base/format.h"
 #include "base/program.h"
+#include "commands/gpt/feature_passes.h"
 #include "data/gpt/prepare_outputs.h"
 #include "data/indextts2/front.h"
 #include "kernels/device_open.h"
 #include "train/plan/memory.h"
 
-enum { ROWS_A_SECOND = 50, CARD_ROWS = 16384, HOST_ROWS = 1024 };
+enum { ROWS_A_SECOND = FEATURE_ROWS_A_SECOND };
 
 void feature_run_find(FeatureRun *run, const char *folder) {
     *run = (FeatureRun){.folder = folder};
@@ -46,25 +47,6 @@ static int64_t rows_at_most(const Clip *clip) { return clip->samples * ROWS_A_SE
 static int64_t vector_floats(const Features *features) {
     const VoiceConfig *voice = &features->voice.config;
     return (int64_t)voice->condition_latents.latents * voice->condition_latents.width + voice->emotion_width;
-}
-
-/* Divides the clips that are to be coded into passes of neighbours. Returns their number; free(*passes). */
-static int64_t divide(const Prepare *p, const bool *todo, int64_t most_rows, Clip ***clips, Work **passes) {
-    int64_t n = 0, n_passes = 0, rows = 0;
-    *clips = xcalloc((size_t)p->n + 1, sizeof **clips);
-    *passes = xcalloc((size_t)p->n + 1, sizeof **passes);
-    for (int64_t i = 0; i < p->n; i++) {
-        if (!todo[i]) continue;
-        int64_t more = rows_at_most(&p->clips[i]);
-        if (!n_passes || rows + more > most_rows) {
-            (*passes)[n_passes++].clips = *clips + n;
-            rows = 0;
-        }
-        rows += more;
-        (*passes)[n_passes - 1].n++;
-        (*clips)[n++] = &p->clips[i];
-    }
-    return n_passes;
 }
 
 /* Reads the sounds of a pass, with several threads. Returns false with the reason. */
@@ -274,55 +256,39 @@ static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, con
 
 /* ---- the device ---- */
 
-/* Chooses the types of products: f16 for w2v-BERT and the codec, and bf16 for the conditioning, on devices that have
- * the type; the other way round neither is fit. TF32 comes before f16 where there is both. */
-static void choose_types(FeatureRun *run, bool half) {
-    DType of_device = half ? run->device->half : DTYPE_F32;
-    run->type = of_device == DTYPE_F16 ? DTYPE_F16 : DTYPE_F32;
-    run->voice_type = of_device == DTYPE_BF16 ? DTYPE_BF16 : DTYPE_F32;
-}
-
-/* Measures on a dry device the bytes of the weights, and of the pass that needs most. */
-static void measure(FeatureRun *run, const Work *passes, int64_t n, size_t *weights) {
-    const ClipLength shortest = {ROWS_A_SECOND, ROWS_A_SECOND};
-    Device *dry = dry_device_open();
-    dry->host_memory = run->device->host_memory;
-    Features features;
-    features_rehearsal(&features, &FEATURES_INDEXTTS2, dry, run->type, run->voice_type, &shortest, 1);
-    *weights = dry->allocated;
-    for (int64_t k = 0; k < n; k++) {
-        OWNED ClipLength *lengths = xmalloc((size_t)passes[k].n * sizeof *lengths);
-        for (int i = 0; i < passes[k].n; i++) {
-            int64_t rows = rows_at_most(passes[k].clips[i]);
-            lengths[i] = (ClipLength){rows, rows};
-        }
-        features_rehearse(&features, lengths, passes[k].n);
-    }
-    run->pass_bytes = features.arena.peak;
-    features_close(&features);
-    device_close(dry);
-}
-
-/* Divides the clips into passes of as many rows as there is memory for. Returns their number; free(*clips, *passes). */
+/* Divides the clips that are to be coded into passes of as many rows as there is memory for. Returns their number;
+ * free(*clips, *passes). */
 static int64_t plan_passes(FeatureRun *run, const Prepare *p, const bool *todo, Clip ***clips, Work **passes) {
-    size_t weights, available = memory_available(run->device);
+    PassTarget target = {.type = run->type,
+                         .voice_type = run->voice_type,
+                         .host_memory = run->device->host_memory,
+                         .available = memory_available(run->device)};
+    PassPlan plan;
     char need[32], have[32], of_pass[32];
-    for (run->pass_rows = run->device->host_memory ? HOST_ROWS : CARD_ROWS;; run->pass_rows /= 2) {
-        int64_t n = divide(p, todo, run->pass_rows, clips, passes);
-        measure(run, *passes, n, &weights);
-        format_bytes((double)weights, need);
-        format_bytes((double)run->pass_bytes, of_pass);
-        format_bytes((double)available, have);
-        if (weights + run->pass_bytes <= available) {
-            printf("[Memory] weights %s + a pass of %.0f s of sound %s, of %s\n", need,
-                   (double)run->pass_rows / ROWS_A_SECOND, of_pass, have);
-            return n;
-        }
-        FREE(*clips, *passes);
-        if (run->pass_rows <= ROWS_A_SECOND)
-            die("the networks of IndexTTS2 need %s for weights and %s for the longest clip, and %s are available", need,
-                of_pass, have);
+    int64_t n = 0;
+    OWNED int64_t *rows = xcalloc((size_t)p->n + 1, sizeof *rows);
+    *clips = xcalloc((size_t)p->n + 1, sizeof **clips);
+    for (int64_t i = 0; i < p->n; i++) {
+        if (!todo[i]) continue;
+        rows[n] = rows_at_most(&p->clips[i]);
+        (*clips)[n++] = &p->clips[i];
     }
+    bool fits = pass_plan(&plan, &target, rows, n);
+    run->pass_rows = plan.rows;
+    run->pass_bytes = plan.bytes;
+    format_bytes((double)plan.weights, need);
+    format_bytes((double)plan.bytes, of_pass);
+    format_bytes((double)target.available, have);
+    if (!fits)
+        die("the networks of IndexTTS2 need %s for weights and %s for the longest clip, and %s are available", need,
+            of_pass, have);
+    printf("[Memory] weights %s + a pass of %.0f s of sound %s, of %s\n", need, (double)plan.rows / ROWS_A_SECOND,
+           of_pass, have);
+    *passes = xcalloc((size_t)plan.n, sizeof **passes);
+    for (int64_t k = 0; k < plan.n; k++)
+        (*passes)[k] = (Work){.clips = *clips + plan.first[k], .n = (int)(plan.first[k + 1] - plan.first[k])};
+    pass_plan_free(&plan);
+    return plan.n;
 }
 
 /* Returns the fingerprint of all files that features depend on. */
@@ -345,7 +311,10 @@ void feature_run_compute(FeatureRun *run, Prepare *p, const FeatureDevice *on) {
     p->coded_now = missing;
     if (!missing) return;
     run->device = device_open(on->device, (int)p->options->num_workers, on->no_tf32, &why);
-    choose_types(run, !on->no_half);
+    PassTarget types;
+    pass_types(on->no_half ? DTYPE_F32 : run->device->half, &types);
+    run->type = types.type;
+    run->voice_type = types.voice_type;
     printf("[Device] %s%s%s; products of %s, of the conditioning %s\n", run->device->description, why ? ": " : "",
            why ? why : "", dtype_name(run->type), dtype_name(run->voice_type));
     int64_t n = plan_passes(run, p, todo, &clips, &passes);
