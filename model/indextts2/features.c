@@ -63,6 +63,10 @@ static Tensor upload(Features *features, const FeatureClip *clips, const ClipRow
     return x;
 }
 
+static void tell(const Features *features, FeatureNetwork network) {
+    if (features->finished) features->finished(features->context, network);
+}
+
 void features_compute(Features *features, const FeatureClip *clips, int n) {
     Arena *arena = &features->arena;
     Device *device = features->device;
@@ -74,8 +78,11 @@ void features_compute(Features *features, const FeatureClip *clips, int n) {
     size_t mark = arena_mark(arena);
     ClipRows rows = clip_rows_open(device, arena, lengths, n), half = clip_rows_open(device, arena, lengths + n, n);
     Tensor h = w2v_forward(&features->w2v, arena, upload(features, clips, &rows), &rows, NULL, NULL);
+    tell(features, FEATURE_W2V);
     CodecCodes codes = codec_forward(&features->codec, arena, h, &rows);
+    tell(features, FEATURE_CODEC);
     VoiceResults voice = voice_forward(&features->voice, arena, h, &rows, &half);
+    tell(features, FEATURE_VOICE);
     take_results(features, clips, &rows, h, &codes, &voice);
     clip_rows_close(&rows);
     clip_rows_close(&half);

@@ -13,12 +13,18 @@ typedef struct {
 } FeaturesConfig;
 extern const FeaturesConfig FEATURES_INDEXTTS2;
 
+/* The networks, in the order in which they compute. */
+typedef enum { FEATURE_W2V, FEATURE_CODEC, FEATURE_VOICE, FEATURE_NETWORKS } FeatureNetwork;
+
 typedef struct { /* has pointers into itself: do not copy it */
     Device *device;
     W2v w2v;
     Codec codec;
     Voice voice;
     Arena arena; /* of a pass; features_reserve opens it */
+    /* Is told that a network of a pass has queued its operations. NULL: nobody is. */
+    void (*finished)(void *context, FeatureNetwork network);
+    void *context;
 } Features;
 
 /* A clip of a pass: x [rows, w2v.input] of data/indextts2/front.h and its length. The caller owns what is computed:
