@@ -11,14 +11,11 @@
 #include "base/program.h"
 #include "estimate/compare.h"
 #include "estimate/shared_report.h"
+#include "estimate/work_report.h"
 #include "train/report.h"
 
 /* With recomputed operations it is the utilisation of the hardware (HFU), not of the model. */
 static const char *utilisation(const TrainSpec *spec) { return spec->options->grad_checkpointing ? "HFU" : "MFU"; }
-
-static const char *type_text(const Machine *m) {
-    return m->half != DTYPE_F32 ? dtype_name(m->half) : machine_numbers(m) == NUMBERS_TF32 ? "TF32" : "f32";
-}
 
 /* ---- one card ---- */
 
@@ -51,42 +48,6 @@ static void print_memory(const TrainSpec *spec, const RunWork *w, const RunTime 
                format_bytes((double)CARD_HEADROOM, headroom));
 }
 
-typedef struct {
-    const CallWork *work;
-    const OpTime *time;
-    int op;
-} Row;
-
-static int by_time(const void *a, const void *b) {
-    double x = ((const Row *)a)->time->seconds, y = ((const Row *)b)->time->seconds;
-    return (x < y) - (x > y);
-}
-
-/* Fills rows with the operations that are called, the longest first, and returns their number. */
-static int sorted_rows(const Work *work, const WorkTime *time, Row rows[OP_COUNT]) {
-    int n = 0;
-    for (int op = 0; op < OP_COUNT; op++)
-        if (work->ops[op].all.calls > 0) rows[n++] = (Row){&work->ops[op].all, &time->ops[op], op};
-    qsort(rows, (size_t)n, sizeof *rows, by_time);
-    return n;
-}
-
-static void print_operations(const Work *work, const WorkTime *time) {
-    Row rows[OP_COUNT];
-    double bytes = 0, sum = 0;
-    int n = sorted_rows(work, time, rows);
-    for (int i = 0; i < n; i++) sum += rows[i].time->seconds;
-    printf("%-32s %8s %12s %10s %10s %6s  %s\n", "operation, a step", "calls", "GFLOP", "GB", "ms", "%", "bound by");
-    for (int i = 0; i < n; i++) {
-        const CallWork *w = rows[i].work;
-        bytes += w->bytes;
-        printf("%-32s %8.0f %12.4f %10.4f %10.3f %6.1f  %s\n", op_names[rows[i].op], w->calls, w->flops * 1e-9,
-               w->bytes * 1e-9, rows[i].time->seconds * 1e3, 100 * rows[i].time->seconds / sum,
-               cost_bound_names[rows[i].time->bound]);
-    }
-    printf("%-32s %8s %12.4f %10.4f %10.3f\n", "total", "", time->flops * 1e-9, bytes * 1e-9, sum * 1e3);
-}
-
 static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r) {
     const WorkTime *s = &r->step;
     char text[6][32], money[2][64];
@@ -99,7 +60,7 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("[Time] %.3g %s/s, %.3g TFLOP/s%s, %s %.1f %% of %.4g TFLOP/s (%s)\n",
            w->ranks * w->step.tokens / s->seconds, spec->labels.token ? spec->labels.token : "tokens",
            s->flops / s->seconds * 1e-12, w->ranks > 1 ? " of each card" : "", utilisation(spec), 100 * s->mfu,
-           machine_peak_flops(&r->machine) * 1e-12, type_text(&r->machine));
+           machine_peak_flops(&r->machine) * 1e-12, work_report_type(&r->machine));
     double unaligned = w->step.unaligned_flops / s->flops;
     if (unaligned > 0.01)
         printf(
@@ -127,33 +88,8 @@ static void print_time(const TrainSpec *spec, const RunWork *w, const RunTime *r
     printf("\n");
 }
 
-/* Prints the shares of the stated rates that are assumed. */
-static void print_shares(const Card *c) {
-    printf(
-        "[Assumed] sustained: %.0f %% of the tensor cores' rate by large products, less by small ones, %.0f %% of the "
-        "f32 rate, %.0f %% of %.0f GB/s; %.1f us a launch. Their sources are in kernels/cards.c; --calibrate on the "
-        "card measures instead\n",
-        100 * c->of_tensor, 100 * c->of_f32, 100 * c->of_bandwidth, c->bandwidth * 1e-9, c->launch * 1e6);
-    printf("[Assumed] %.0f of the %.0f MB of L2 keep what was used last, as in a step of typical micro-batches\n",
-           CARD_L2_USABLE * c->l2 / 0x1p20, c->l2 / 0x1p20);
-}
-
-static void print_measured(const TrainSpec *spec, const Machine *m) {
-    const Rates *r = m->rates;
-    OWNED char *path = rates_path(spec->options->calibration);
-    printf("[Measured] on %s, %s: rates of operations by size, up to %.4g TFLOP/s of products (%s) and %.0f GB/s from "
-           "far memory; %.2f us a launch",
-           r->date, r->device, rates_best(r, machine_numbers(m)) * 1e-12, type_text(m),
-           r->bytes.rate[r->bytes.n - 1] * 1e-9, r->launch * 1e6);
-    if (r->copy > 0) printf("; %.1f GB/s from the host", r->copy * 1e-9);
-    printf(" (%s)\n", path);
-}
-
 static void print_assumptions(const TrainSpec *spec, const RunTime *r) {
-    if (r->machine.rates)
-        print_measured(spec, &r->machine);
-    else
-        print_shares(r->machine.card);
+    work_report_rates(&r->machine, spec->options->calibration);
     printf("[Assumed] every epoch costs what the first does%s; each validation is the best so far and is saved; "
            "checkpoints are written at %.3g GB/s, a loader's worker fills %.3g GB/s\n",
            spec->selection.patience ? ", and none is saved by stopping early" : "", cost_disk_rate * 1e-9,
@@ -174,10 +110,10 @@ static void print_one(const TrainSpec *spec, const RunTime *r) {
     const Card *c = r->machine.card;
     printf("[Estimate] %s", c->key);
     if (strcmp(c->key, c->name)) printf(" (%s)", c->name);
-    printf(", %.4g GiB: %s%s\n", c->memory / 0x1p30, type_text(&r->machine), type_note(spec, &r->machine));
+    printf(", %.4g GiB: %s%s\n", c->memory / 0x1p30, work_report_type(&r->machine), type_note(spec, &r->machine));
     print_data(spec, w);
     print_memory(spec, w, r);
-    print_operations(&w->step, &r->step);
+    work_report_operations(&w->step, &r->step, "a step");
     print_time(spec, w, r);
     shared_print(spec, r);
     print_assumptions(spec, r);
@@ -212,7 +148,7 @@ static void print_line(const TrainSpec *spec, const Comparison *c, const RunTime
     if (break_even >= 0)
         snprintf(even, sizeof even, c->cheapest ? "%.2f" : "%.0f %%", break_even * (c->cheapest ? 1 : 100));
     printf("%-13s %5.4g GiB %-4s %12s %6.1f  %-9s %10s %9s %10s  %s\n", r->machine.card->key,
-           r->machine.card->memory / 0x1p30, type_text(&r->machine), format_milliseconds(r->step.seconds, step),
+           r->machine.card->memory / 0x1p30, work_report_type(&r->machine), format_milliseconds(r->step.seconds, step),
            100 * r->step.mfu, cost_bound_names[r->step.bound], whole, cost, even, memory);
 }
 
@@ -246,32 +182,6 @@ static void print_all(const TrainSpec *spec, const RunTime *times, int n, bool i
 }
 
 /* ---- JSON ---- */
-
-static json_t *operations_json(const Work *work, const WorkTime *time) {
-    Row rows[OP_COUNT];
-    json_t *list = json_array();
-    int n = sorted_rows(work, time, rows);
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_build("the estimate", "{s:s, s:f, s:f, s:f, s:f, s:s}", "operation",
-                                               op_names[rows[i].op], "calls", rows[i].work->calls, "flops",
-                                               rows[i].work->flops, "bytes", rows[i].work->bytes, "seconds",
-                                               rows[i].time->seconds, "bound", cost_bound_names[rows[i].time->bound]));
-    return list;
-}
-
-static json_t *assumed_json(const Card *c) {
-    return json_build("the estimate", "{s:f, s:f, s:f, s:f, s:f}", "of_tensor_rate", c->of_tensor, "of_f32_rate",
-                      c->of_f32, "of_bandwidth", c->of_bandwidth, "launch_seconds", c->launch, "l2_bytes",
-                      CARD_L2_USABLE * c->l2);
-}
-
-static json_t *measured_json(const TrainSpec *spec, const Machine *m) {
-    const Rates *r = m->rates;
-    OWNED char *path = rates_path(spec->options->calibration);
-    return json_build("the estimate", "{s:s, s:s, s:s, s:f, s:f, s:f, s:f}", "device", r->device, "date", r->date,
-                      "file", path, "product_rate", rates_best(r, machine_numbers(m)), "bandwidth",
-                      r->bytes.rate[r->bytes.n - 1], "launch_seconds", r->launch, "copy_bandwidth", r->copy);
-}
 
 static json_t *memory_json(const MemoryPlan *m) {
     return json_build("the estimate", "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)m->weights,
@@ -309,13 +219,13 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
     const Card *of = r->machine.card;
     json_t *changes = json_array();
     for (int i = 0; i < r->changes.n; i++) json_array_append_new(changes, json_string(r->changes.text[i]));
-    json_t *card =
-        json_build("the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:s*}",
-                   "gpu", of->key, "name", of->name, "type", type_text(&r->machine), "available_bytes", r->available,
-                   "fits", r->fits, "step_seconds", s->seconds, "bound", cost_bound_names[s->bound], "compute_seconds",
-                   s->parts[BY_COMPUTE], "memory_seconds", s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES],
-                   "copy_seconds", s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations",
-                   operations_json(&w->step, s), "changes", changes, "memory_limit", r->machine.limit);
+    json_t *card = json_build(
+        "the estimate", "{s:s, s:s, s:s, s:f, s:b, s:f, s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:s*}", "gpu",
+        of->key, "name", of->name, "type", work_report_type(&r->machine), "available_bytes", r->available, "fits",
+        r->fits, "step_seconds", s->seconds, "bound", cost_bound_names[s->bound], "compute_seconds",
+        s->parts[BY_COMPUTE], "memory_seconds", s->parts[BY_MEMORY], "launch_seconds", s->parts[BY_LAUNCHES],
+        "copy_seconds", s->copy, "loader_seconds", s->loader, "mfu", s->mfu, "operations",
+        work_report_operations_json(&w->step, s), "changes", changes, "memory_limit", r->machine.limit);
     add_batch(card, r);
     if (shared_is_reported(r)) json_object_set_new(card, "shared", shared_json(r));
     json_object_set_new(card, "floor_seconds", json_real(cost_floor(&r->machine, &w->step)));
@@ -324,8 +234,7 @@ static json_t *card_json(const TrainSpec *spec, const Comparison *c, const RunTi
                                                 "steps_seconds", r->steps_seconds, "validation_seconds",
                                                 r->validation_seconds, "checkpoint_seconds", r->checkpoint_seconds));
     if (w->steps) add_price(spec, c, card, r);
-    json_object_set_new(card, r->machine.rates ? "measured" : "assumed",
-                        r->machine.rates ? measured_json(spec, &r->machine) : assumed_json(of));
+    work_report_add_rates(card, &r->machine, spec->options->calibration);
     return card;
 }
 
