@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/threads.h"
 #include "commands/gpt/features.h"
+#include "commands/gpt/features_estimate.h"
 #include "commands/gpt/prepare_report.h"
 #include "commands/max_unknown.h"
 #include "data/gpt/manifest_write.h"
@@ -14,6 +15,7 @@ typedef struct {
     int64_t pairs_per_target;
     const char *indextts2;
     FeatureDevice on;
+    FeatureEstimateOptions estimate;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -22,8 +24,7 @@ typedef struct {
 // clang-format off
 static const OptionRow table[] = {
     {.name = "input", .heading = "Data", .usual = true, .letter = 'i', .type = OPTION_TEXT, .offset = FIELD(prepare.input.path), .metavar = "PATH",
-     .required = true,
-     .help = "the recordings: .tsv (id, speaker, audio file, text), .csv, .jsonl, .json, Common Voice, LJSpeech, lists between bars, a folder of Kaldi, or of sounds and texts"},
+     .help = "the recordings, required: .tsv (id, speaker, audio file, text), .csv, .jsonl, .json, Common Voice, LJSpeech, lists between bars, a folder of Kaldi, or of sounds and texts"},
     {.name = "input-format", .type = OPTION_CHOICE, .offset = FIELD(input_format), .default_value = "auto",
      .metavar = "auto|list|table|common-voice|ljspeech|jsonl|folder|bars|fleurs|kaldi",
      .help = "format of the input; auto: by its name and its first line"},
@@ -47,8 +48,7 @@ static const OptionRow table[] = {
      .metavar = "NAME",
      .help = "JSON field or column with the seconds that it lasts; default: duration"},
     {.name = "output", .heading = "Files", .usual = true, .letter = 'o', .type = OPTION_TEXT, .offset = FIELD(prepare.output), .metavar = "DIR",
-     .required = true,
-     .help = "directory for all output"},
+     .help = "directory for all output, required"},
     {.name = "language", .heading = "Data", .type = OPTION_TEXT, .offset = FIELD(language), .default_value = "am", .metavar = "CODE",
      .help = "language of recordings whose line names none"},
     {.name = "tokenizer", .heading = "Tokenizer and codebook", .type = OPTION_TEXT, .offset = FIELD(prepare.tokenizer), .metavar = "PATH",
@@ -115,6 +115,20 @@ static const OptionRow table[] = {
     {.name = "num-workers", .heading = "Device", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.num_workers), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
+    {.name = "estimate", .heading = "Estimates", .type = OPTION_FLAG, .offset = FIELD(estimate.estimate), .default_value = "false",
+     .help = "prepare nothing: print the time, the memory and the cost of --indextts2 on a card, for --input or --hours; needs no weights and no GPU"},
+    {.name = "hours", .type = OPTION_FLOAT, .offset = FIELD(estimate.hours), .default_value = "0", .max = 1e6, .metavar = "X",
+     .help = "for --estimate without --input: hours of speech, in recordings of 10 s"},
+    {.name = "gpu", .type = OPTION_TEXT, .offset = FIELD(estimate.gpu), .default_value = "all", .metavar = "NAME|all|here",
+     .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
+    {.name = "price", .type = OPTION_TEXT, .offset = FIELD(estimate.price), .metavar = "X|CARD=X,...",
+     .help = "for --estimate: price of an hour, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50"},
+    {.name = "prices", .type = OPTION_TEXT, .offset = FIELD(estimate.prices_file), .metavar = "FILE",
+     .help = "instead of --price: a table (CSV) with the columns card, price, and perhaps currency, provider, date"},
+    {.name = "json", .type = OPTION_FLAG, .offset = FIELD(estimate.json), .default_value = "false",
+     .help = "for --estimate: print the estimate as JSON, and everything else to stderr"},
+    {.name = "calibration", .type = OPTION_TEXT, .offset = FIELD(estimate.calibration), .metavar = "FILE",
+     .help = "file of the rates that train_gpt --calibrate has measured; none: use none; default: train.c/rates.json in ~/.cache"},
 };
 // clang-format on
 
@@ -161,6 +175,12 @@ int gpt_prepare(int argc, char **argv) {
                                  .codebook_size = !o.prepare.codebook && !options_given(&set, "codebook-size"),
                                  .d_model = !options_given(&set, "d-model"),
                                  .val_ratio = !options_given(&set, "val-ratio")};
+    feature_estimate_check(&o.estimate, &set);
+    if (o.estimate.estimate) {
+        feature_estimate(&o.estimate, &o.prepare, &o.on, (int)o.prepare.num_workers);
+        options_free(&set, argc, argv);
+        return 0;
+    }
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
     FeatureRun features = {0};
     GptBase base = {.ours = false};

@@ -271,6 +271,22 @@ bool audio_read_part(const char *path, int rate, double start, double max_second
     return ok;
 }
 
+bool audio_seconds(const char *path, double *seconds, Error *error) {
+    size_t size;
+    SF_INFO info = {0};
+    Audio audio = {0};
+    int fd = file_open(path, &size, error);
+    if (fd < 0) return false;
+    SNDFILE *file = size ? open_sound(fd, NULL, &info) : NULL;
+    bool ok = size ? file || refuse(fd, NULL, &audio, error) : error_set(error, "is empty");
+    if (ok && (info.frames >= INT64_MAX / 2 || info.samplerate <= 0))
+        ok = error_set(error, "does not say at its head how long it is");
+    if (ok) *seconds = (double)info.frames / info.samplerate;
+    if (file) sf_close(file);
+    close(fd);
+    return ok;
+}
+
 bool audio_doubt(const AudioFacts *facts, AudioDoubt doubt, Error *words) {
     if (doubt == AUDIO_FAINT && facts->loudest < FAINT_LEVEL) {
         (void)error_set(words,

@@ -31,6 +31,8 @@ bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Er
 /* Reads the same of the part of a file that begins at `start` seconds. */
 bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
+/* Reads how many seconds of sound a file has by its head, without decoding it: of sounds that were joined the first. */
+bool audio_seconds(const char *path, double *seconds, Error *error);
 /* Returns whether there is this doubt about a file that was read, and says it: "is at the noise floor: ...". */
 bool audio_doubt(const AudioFacts *facts, AudioDoubt doubt, Error *words);
 
