@@ -28,6 +28,10 @@ void pass_types(DType half, PassTarget *target);
  * division fits; if not, the plan is that of the smallest passes. pass_plan_free. */
 bool pass_plan(PassPlan *plan, const PassTarget *target, const int64_t *rows, int64_t n);
 void pass_plan_free(PassPlan *plan);
+/* Returns whether the plan that was made `of` a target is the one for another target. */
+bool pass_plan_serves(const PassPlan *plan, const PassTarget *of, const PassTarget *target);
 
+/* Returns how many passes from k on are of clips of the same lengths, at least 1. */
+int64_t pass_repeats(const PassPlan *plan, const int64_t *rows, int64_t k);
 /* Returns the clips of pass k; free(). */
 ClipLength *pass_lengths(const PassPlan *plan, const int64_t *rows, int64_t k);

@@ -99,13 +99,6 @@ static void rehearse(Features *features, const FeatureWork *work, const Speech *
     features_rehearse(features, lengths, (int)(work->plan.first[k + 1] - work->plan.first[k]));
 }
 
-/* Returns whether two passes are of clips of the same lengths. */
-static bool same_pass(const PassPlan *plan, const int64_t *rows, int64_t a, int64_t b) {
-    int64_t n = plan->first[a + 1] - plan->first[a];
-    return plan->first[b + 1] - plan->first[b] == n &&
-           !memcmp(rows + plan->first[a], rows + plan->first[b], (size_t)n * sizeof *rows);
-}
-
 /* Sends all passes through a dry device, and follows one in the middle. */
 static void count_passes(FeatureWork *work, const Speech *speech) {
     const ClipLength shortest = {FEATURE_ROWS_A_SECOND, FEATURE_ROWS_A_SECOND};
@@ -117,9 +110,9 @@ static void count_passes(FeatureWork *work, const Speech *speech) {
     device_reset_counters(counting.dry);
     features.finished = count;
     features.context = &counting;
-    for (int64_t k = 0, next; k < work->plan.n; k = next) {
-        for (next = k + 1; next < work->plan.n && same_pass(&work->plan, speech->rows, k, next);) next++;
-        counting.times = (double)(next - k) / (double)work->plan.n;
+    for (int64_t k = 0, repeats; k < work->plan.n; k += repeats) {
+        repeats = pass_repeats(&work->plan, speech->rows, k);
+        counting.times = (double)repeats / (double)work->plan.n;
         rehearse(&features, work, speech, k);
     }
     counting.followed = true;
@@ -134,14 +127,8 @@ static void count_passes(FeatureWork *work, const Speech *speech) {
 
 /* Computes the work for a card, unless that of one before is the same. Returns whose it is. */
 static int work_of(FeatureWork *works, int i, const PassTarget *target, const Speech *speech) {
-    for (int j = 0; j < i; j++) {
-        const FeatureWork *w = &works[j];
-        bool same = w->plan.n && w->target.type == target->type && w->target.voice_type == target->voice_type &&
-                    w->target.host_memory == target->host_memory;
-        if (same && w->fits && w->plan.bytes + w->plan.weights <= target->available &&
-            w->target.available <= target->available)
-            return j;
-    }
+    for (int j = 0; j < i; j++)
+        if (works[j].fits && pass_plan_serves(&works[j].plan, &works[j].target, target)) return j;
     works[i].target = *target;
     works[i].fits = pass_plan(&works[i].plan, target, speech->rows, speech->n);
     count_passes(&works[i], speech);

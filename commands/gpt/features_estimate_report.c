@@ -136,10 +136,10 @@ static void print_all(const Speech *speech, const FeatureTime *times, int n) {
         snprintf(types, sizeof types, "%s, %s", work_report_type(&t->on[FEATURE_W2V]),
                  work_report_type(&t->on[FEATURE_VOICE]));
         if (price->per_hour > 0) price_amount(price, price_cost(price, t->seconds), cost);
-        printf("%-13s %5.4g GiB  %-11s %12.0f  %-9s %10s %9s  %s of %s\n", t->machine.card->key,
+        printf("%-13s %5.4g GiB  %-11s %12.0f  %-9s %10s %9s  %s %s\n", t->machine.card->key,
                t->machine.card->memory / 0x1p30, types, speech->seconds / t->seconds, bound_text(t),
                format_duration(t->seconds, whole), cost,
-               t->work->fits ? "fits: needs" : "does not fit:", format_bytes((double)memory_of(t->work), need));
+               t->work->fits ? "fits:" : "does not fit:", format_bytes((double)memory_of(t->work), need));
     }
 }
 
