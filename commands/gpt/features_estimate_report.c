@@ -113,9 +113,8 @@ static void print_one(const FeatureEstimateOptions *o, const Speech *speech, con
     work_report_operations(sum, &t->pass, "a pass");
     print_time(speech, t);
     work_report_rates(&t->machine, o->calibration);
-    printf("[Assumed] a core measures %.0f seconds of recordings in a second, which is resampling 44.1 kHz (nearly "
-           "nothing at 24 kHz), and reads %.0f; compressed ones take longer. The machine has a core for each of %d "
-           "--num-workers\n",
+    printf("[Assumed] a core measures %.0f seconds of compressed recordings in a second, and reads and makes frames of "
+           "%.0f; the machine has a core for each of %d --num-workers, and its disk keeps up\n",
            feature_measuring_rate, feature_reading_rate, t->machine.workers);
     printf("[Estimate] not counted: reading and checking 6 GB of weights, the tokenizer, recordings that are rejected "
            "by their sound or text, and writing: minutes\n");

@@ -101,6 +101,10 @@ static bool finish_reading(const Reading *r, Audio *audio, Error *error) {
     return true;
 }
 
+int64_t audio_count_at(const Audio *audio, int rate) {
+    return llround((double)audio->count * ((double)rate / audio->rate));
+}
+
 /* Turns mono[count] at source_rate into samples[count'] at rate; takes over mono. */
 static bool resample(Audio *audio, float *mono, Error *error) {
     audio->samples = mono;

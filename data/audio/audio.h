@@ -31,6 +31,8 @@ bool audio_read(const char *path, int rate, double max_seconds, Audio *audio, Er
 /* Reads the same of the part of a file that begins at `start` seconds. */
 bool audio_read_part(const char *path, int rate, double start, double max_seconds, Audio *audio, Error *error);
 void audio_close(Audio *audio);
+/* Returns the number of samples that a sound, read at its own rate, has where audio_read resamples it. */
+int64_t audio_count_at(const Audio *audio, int rate);
 /* Reads how many seconds of sound a file has by its head, without decoding it: of sounds that were joined the first. */
 bool audio_seconds(const char *path, double *seconds, Error *error);
 /* Returns whether there is this doubt about a file that was read, and says it: "is at the noise floor: ...". */

@@ -66,13 +66,15 @@ static bool mark_unfinished(const ClipWork *work, const char *kind, const Clip *
 
 /* ---- measuring ---- */
 
-/* Returns the share of the hops whose power is 40 dB or more below that of the loudest. */
-static double silent_share(const float *samples, int64_t n) {
-    int64_t hops = mel_frame_count(n), quiet = 0;
+/* Returns the share of the `hops` of 20 ms whose power is 40 dB or more below that of the loudest. */
+static double silent_share(const Audio *audio, int64_t hops) {
+    int64_t quiet = 0;
     double loudest = 0;
     OWNED double *power = xcalloc((size_t)hops, sizeof *power);
     for (int64_t t = 0; t < hops; t++) {
-        for (int64_t i = t * MEL_HOP; i < (t + 1) * MEL_HOP; i++) power[t] += (double)samples[i] * (double)samples[i];
+        int64_t end = (t + 1) * MEL_HOP * audio->rate / MEL_RATE;
+        for (int64_t i = t * MEL_HOP * audio->rate / MEL_RATE; i < end && i < audio->count; i++)
+            power[t] += (double)audio->samples[i] * (double)audio->samples[i];
         loudest = fmax(loudest, power[t]);
     }
     for (int64_t t = 0; t < hops; t++) quiet += power[t] <= 1e-4 * loudest;
@@ -108,26 +110,27 @@ bool clip_sound(const Clip *clip, int rate, Audio *audio, Error *error) {
 }
 
 /* Computes frames[*n_frames, MEL_BANDS] of a clip, if they are asked for; free(). Stores the measures in the clip if it
- * may. */
+ * may. Without frames the sound stays at its rate: resampling takes twenty times as long as reading. */
 static bool analyse(const ClipWork *work, const Clip *clip, Clip *measures, float **frames, int64_t *n_frames,
                     Error *error) {
     Audio audio;
     bool is_cut;
-    if (!read_sound(clip, MEL_RATE, &audio, &is_cut, error)) {
+    if (!read_sound(clip, frames ? MEL_RATE : 0, &audio, &is_cut, error)) {
         if (measures) measures->convertible = audio.convertible;
         return false;
     }
-    *n_frames = mel_frame_count(audio.count);
-    bool ok = *n_frames > 0 ||
-              error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)audio.count);
+    int64_t samples = audio_count_at(&audio, MEL_RATE);
+    *n_frames = mel_frame_count(samples);
+    bool ok =
+        *n_frames > 0 || error_set(error, "has only %lld samples, less than one frame of 20 ms", (long long)samples);
     if (ok && frames) {
         *frames = xmalloc((size_t)*n_frames * MEL_BANDS * sizeof **frames);
         mel_analyse(work->mel, audio.samples, audio.count, *frames);
     }
     if (ok && measures) {
-        measures->samples = audio.count;
+        measures->samples = samples;
         measures->clipped = audio.clipped;
-        measures->silence = silent_share(audio.samples, audio.count);
+        measures->silence = silent_share(&audio, *n_frames);
         measures->sound = checksum(0, audio.samples, (size_t)audio.count * sizeof *audio.samples);
         measures->is_cut = is_cut;
         measures->facts = audio.facts;

@@ -52,8 +52,8 @@ TEST(the_parts_add_up_to_the_whole) {
     estimate_expect_near("operations", operations, pass - copy, 1e-9);
     double computing = estimate_number(card, "passes") * pass;
     estimate_expect_near("networks", estimate_number(card, "computing_seconds"), computing, 1e-12);
-    estimate_expect_near("measuring", estimate_number(card, "measuring_seconds"), 20 * hour / 200 / 8, 1e-12);
-    estimate_expect_near("all", estimate_number(card, "seconds"), 20 * hour / 200 / 8 + computing, 1e-12);
+    estimate_expect_near("measuring", estimate_number(card, "measuring_seconds"), 20 * hour / 1500 / 8, 1e-12);
+    estimate_expect_near("all", estimate_number(card, "seconds"), 20 * hour / 1500 / 8 + computing, 1e-12);
     assert_true(estimate_number(card, "reading_seconds") < computing);
     assert_true(estimate_number(card, "floor_seconds") < computing);
     estimate_expect_near("cost", estimate_number(card, "cost"), 2 * estimate_number(card, "seconds") / hour, 1e-12);
@@ -64,7 +64,7 @@ TEST(the_parts_add_up_to_the_whole) {
 /* Without threads to read with, or a card that computes in no time, the recordings decide. */
 TEST(what_bounds_the_run_is_told) {
     json_t *root = estimate_parsed(PREPARE "--hours 20 --gpu h200 --num-workers 1");
-    assert_string_equal(text_of(estimate_card(root), "bound"), "measuring");
+    assert_string_equal(text_of(estimate_card(root), "bound"), "reading");
     json_decref(root);
     root = estimate_parsed(PREPARE "--hours 20 --gpu l4 --num-workers 16");
     assert_string_equal(text_of(estimate_card(root), "bound"), "compute");
@@ -136,7 +136,7 @@ TEST(the_report_names_what_is_assumed) {
         " x real time, bound by compute: ",
         " USD at 0.80 USD an hour",
         "[Assumed] sustained: 47 % of the tensor cores' rate",
-        "[Assumed] a core measures 200 seconds of recordings in a second",
+        "[Assumed] a core measures 1500 seconds of compressed recordings in a second",
         "[Estimate] not counted: ",
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_contains(estimate_output, parts[i]);
