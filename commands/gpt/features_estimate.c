@@ -10,11 +10,6 @@
 #include "data/audio/audio.h"
 #include "estimate/estimate.h"
 
-/* Measured on a core of a server, in seconds of sound a second: reading WAV 5,100, FLAC 2,500, MP3 1,900, Ogg Vorbis
- * 1,400; resampling twice and making frames 2,300 to 3,000. Both are taken of compressed sound. */
-const double feature_measuring_rate = 1500, feature_reading_rate = 1000;
-const char *const feature_network_names[FEATURE_NETWORKS] = {"w2v-BERT", "codec", "conditioning"};
-
 void feature_estimate_check(const FeatureEstimateOptions *o, const OptionSet *set) {
     static const char *const of_estimates[] = {"hours", "gpu", "price", "prices", "json", "calibration"};
     bool listed = options_given(set, "input");
@@ -168,10 +163,9 @@ static void time_run(FeatureTime *t, const Speech *speech) {
         t->floor += passes * cost_floor(&t->on[i], &t->work->networks[i]);
         add_time(&t->pass, &t->networks[i]);
     }
-    t->measuring = speech->seconds / feature_measuring_rate / workers;
-    t->reading = speech->seconds / feature_reading_rate / workers;
+    t->measuring = speech->seconds / FEATURE_MEASURING_RATE / workers;
+    t->reading = speech->seconds / FEATURE_READING_RATE / workers;
     t->computing = passes * t->pass.seconds;
-    t->reading_is_longer = t->reading > t->computing;
     t->seconds = t->measuring + fmax(t->computing, t->reading);
 }
 

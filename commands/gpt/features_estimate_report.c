@@ -1,4 +1,5 @@
-/* The estimate of IndexTTS2's features as text and as JSON. */
+#include "commands/gpt/features_estimate_report.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,8 +7,9 @@
 
 #include "base/format.h"
 #include "base/json.h"
-#include "commands/gpt/features_estimate.h"
 #include "estimate/work_report.h"
+
+static const char *const network_names[FEATURE_NETWORKS] = {"w2v-BERT", "codec", "conditioning"};
 
 static size_t memory_of(const FeatureWork *w) { return w->plan.weights + w->plan.bytes; }
 
@@ -16,7 +18,7 @@ static double pass_seconds(const FeatureWork *w) { return (double)w->plan.rows /
 /* Returns what limits the whole run. */
 static const char *bound_text(const FeatureTime *t) {
     return t->measuring > fmax(t->computing, t->reading) ? "measuring"
-           : t->reading_is_longer                        ? "reading"
+           : t->reading > t->computing                   ? "reading"
                                                          : cost_bound_names[t->pass.bound];
 }
 
@@ -73,8 +75,8 @@ static void print_networks(const FeatureTime *t) {
            "TFLOP/s", "stated", "bound by");
     for (int i = 0; i < FEATURE_NETWORKS; i++) {
         const WorkTime *n = &t->networks[i];
-        printf("%-16s %-8s %12.1f %10.3f %10.2f %6.1f %9.4g %8.4g  %s\n", feature_network_names[i],
-               work_report_type(&t->on[i]), n->flops * 1e-9, bytes_of(&t->work->networks[i]) * 1e-9, n->seconds * 1e3,
+        printf("%-16s %-8s %12.1f %10.3f %10.2f %6.1f %9.4g %8.4g  %s\n", network_names[i], work_report_type(&t->on[i]),
+               n->flops * 1e-9, bytes_of(&t->work->networks[i]) * 1e-9, n->seconds * 1e3,
                100 * n->seconds / t->pass.seconds, n->flops / n->seconds * 1e-12, machine_peak_flops(&t->on[i]) * 1e-12,
                cost_bound_names[n->bound]);
     }
@@ -113,9 +115,9 @@ static void print_one(const FeatureEstimateOptions *o, const Speech *speech, con
     work_report_operations(sum, &t->pass, "a pass");
     print_time(speech, t);
     work_report_rates(&t->machine, o->calibration);
-    printf("[Assumed] a core measures %.0f seconds of compressed recordings in a second, and reads and makes frames of "
-           "%.0f; the machine has a core for each of %d --num-workers, and its disk keeps up\n",
-           feature_measuring_rate, feature_reading_rate, t->machine.workers);
+    printf("[Assumed] a core measures %d seconds of compressed recordings in a second, and reads and makes frames of "
+           "%d; the machine has a core for each of %d --num-workers, and its disk keeps up\n",
+           FEATURE_MEASURING_RATE, FEATURE_READING_RATE, t->machine.workers);
     printf("[Estimate] not counted: reading and checking 6 GB of weights, the tokenizer, recordings that are rejected "
            "by their sound or text, and writing: minutes\n");
 }
@@ -155,8 +157,8 @@ static json_t *networks_json(const FeatureTime *t) {
     json_t *list = json_array();
     for (int i = 0; i < FEATURE_NETWORKS; i++)
         json_array_append_new(
-            list, json_build("the estimate", "{s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "network", feature_network_names[i],
-                             "type", work_report_type(&t->on[i]), "flops", t->networks[i].flops, "bytes",
+            list, json_build("the estimate", "{s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "network", network_names[i], "type",
+                             work_report_type(&t->on[i]), "flops", t->networks[i].flops, "bytes",
                              bytes_of(&t->work->networks[i]), "seconds", t->networks[i].seconds, "stated_rate",
                              machine_peak_flops(&t->on[i]), "bound", cost_bound_names[t->networks[i].bound]));
     return list;

@@ -295,6 +295,24 @@ Run run_program(const char *card, const char *format, ...) {
     return add_run(run_computed(card, arguments), shown);
 }
 
+Preparation preparation_computed(const char *card, double hours, const char *options) {
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build/release";
+    OWNED char *command = xformat("'%s'/train_gpt prepare --indextts2 DIR --estimate --json --hours %g --gpu %s %s",
+                                  build, hours, card, options);
+    json_auto_t *root = json_of(command);
+    const json_t *of = json_array_get(json_object_get(root, "gpus"), 0), *network;
+    Preparation p = {.flops = member(of, "flops", command),
+                     .computing = member(of, "computing_seconds", command),
+                     .floor = member(of, "floor_seconds", command),
+                     .measuring = member(of, "measuring_seconds", command),
+                     .seconds = member(of, "seconds", command)};
+    double passes = member(of, "passes", command);
+    size_t i;
+    json_array_foreach(json_object_get(of, "networks"), i, network) if (i < 3) p.networks[i] =
+        passes * member(network, "seconds", command);
+    return p;
+}
+
 /* ---- the document ---- */
 
 void claims_begin(void) {

@@ -43,6 +43,15 @@ Run run_computed(const char *card, const char *arguments);
 /* Does so, and adds the command and its result to the table of runs. */
 Run run_program(const char *card, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* Preparing features with train_gpt prepare --indextts2: seconds of the whole run. */
+typedef struct {
+    double flops;
+    double networks[3]; /* of w2v-BERT, of the codec, of the conditioning */
+    double computing, floor, measuring, seconds;
+} Preparation;
+/* Estimates it on a card, for so many hours of speech; options: more of the program. */
+Preparation preparation_computed(const char *card, double hours, const char *options);
+
 /* ---- claims ----
  *
  * Each function adds a row to the table of claims: what the guide says, the range of numbers that this means (least to
