@@ -50,10 +50,10 @@ static int64_t ledger_lines(const char *output) {
 }
 
 /* Starts the program and sends it a signal once its ledger has so many lines; false if it ended before. */
-static bool end_at(const char *output, int64_t lines, int signal) {
-    char *command = kept_format("exec %s prepare -i %s/long.tsv -o %s/%s --indextts2 %s/published %s %s "
+static bool end_at(const char *output, const char *weights, int64_t lines, int signal) {
+    char *command = kept_format("exec %s prepare -i %s/long.tsv -o %s/%s --indextts2 %s/%s %s %s "
                                 "--num-workers 2 >/dev/null",
-                                program_at(published_program), corpus_root, corpus_root, output, corpus_root,
+                                program_at(published_program), corpus_root, corpus_root, output, corpus_root, weights,
                                 published_options, own_options);
     int status;
     bool ended = false;
@@ -75,7 +75,7 @@ TEST(signals_leave_no_trace) {
     static const int moments[] = {0, 1, 2, 12, 21, 22, 23, 24, 29, 30, 35, 41};
     int ended = 0;
     for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
-        ended += end_at("killed", moments[i], i % 2 ? SIGTERM : SIGKILL);
+        ended += end_at("killed", "published", moments[i], i % 2 ? SIGTERM : SIGKILL);
         if (ledger_lines("killed") < LINES)
             assert_int_not_equal(access(corpus_path("killed", "manifest.jsonl"), F_OK), 0);
     }
@@ -83,6 +83,19 @@ TEST(signals_leave_no_trace) {
     assert_true(ended >= 5);
     prepare_long("killed", "--num-workers 2");
     corpus_assert_same("killed", reference());
+}
+
+/* With other weights all clips are coded again. Each has two new lines in the ledger: unfinished, done. */
+TEST(manifests_do_not_stand_while_files_are_replaced) {
+    char *folder = published_folder("others");
+    published_write(folder, INDEX_CODEC, &(PublishedChange){.scaled = "encoder.1.weight", .factor = -1.25f});
+    prepare_long("replaced", "--num-workers 2");
+    assert_int_equal(ledger_lines("replaced"), LINES);
+    assert_true(end_at("replaced", "others", LINES + 9, SIGKILL));
+    assert_int_not_equal(access(corpus_path("replaced", "manifest.jsonl"), F_OK), 0);
+    prepare_long("replaced", "--num-workers 2");
+    assert_null(strstr(fixture.output, "[Codes] 0 clips coded"));
+    corpus_assert_same("replaced", reference());
 }
 
 /* Every other clip again: it lies beside others than before. */

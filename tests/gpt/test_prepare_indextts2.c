@@ -58,23 +58,26 @@ TEST(every_manifest_names_files_of_the_right_shapes) {
 
 /* ---- the numbers ---- */
 
+/* Fails unless an output has the bits of a clip of what the networks compute. */
+static void check_directly(PublishedNets *nets, const char *output, const char *id, const char *sound) {
+    PublishedResults want = published_compute(nets, sound);
+    int64_t dims[3];
+    int32_t *codes = corpus_read_array(output, "codes", id, 'i', dims);
+    float *condition = corpus_read_array(output, "condition", id, 'f', dims + 1),
+          *emotion = corpus_read_array(output, "emo_vec", id, 'f', dims + 1);
+    assert_int_equal(dims[0], want.rows);
+    assert_memory_equal(codes, want.codes, (size_t)want.rows * sizeof *codes);
+    assert_memory_equal(condition, want.condition, 32 * PUBLISHED_WIDTH * sizeof(float));
+    assert_memory_equal(emotion, want.emotion, PUBLISHED_WIDTH * sizeof(float));
+    FREE(codes, condition, emotion);
+    published_results_free(&want);
+}
+
 TEST(files_hold_what_the_networks_compute_of_each_clip_alone) {
     PublishedNets nets;
     published_nets_open(&nets);
     published_reference(NULL);
-    for (int i = 0; i < 4; i++) {
-        PublishedResults want = published_compute(&nets, published_sound(i));
-        int64_t dims[3];
-        int32_t *codes = corpus_read_array("reference", "codes", corpus_ids[i], 'i', dims);
-        float *condition = corpus_read_array("reference", "condition", corpus_ids[i], 'f', dims + 1),
-              *emotion = corpus_read_array("reference", "emo_vec", corpus_ids[i], 'f', dims + 1);
-        assert_int_equal(dims[0], want.rows);
-        assert_memory_equal(codes, want.codes, (size_t)want.rows * sizeof *codes);
-        assert_memory_equal(condition, want.condition, 32 * PUBLISHED_WIDTH * sizeof(float));
-        assert_memory_equal(emotion, want.emotion, PUBLISHED_WIDTH * sizeof(float));
-        FREE(codes, condition, emotion);
-        published_results_free(&want);
-    }
+    for (int i = 0; i < 4; i++) check_directly(&nets, "reference", corpus_ids[i], published_sound(i));
     published_nets_close(&nets);
 }
 
@@ -429,11 +432,15 @@ TEST(clips_may_be_short_and_long) {
     if (status) fail_msg("%s", fixture.output);
     assert_contains(fixture.output, "[Filter] 2 rejected: shorter than --min-duration\n");
     assert_contains(fixture.output, "[Codes] 9 clips coded, 0 reused\n");
+    PublishedNets nets;
+    published_nets_open(&nets);
     for (int i = TOO_SHORT; i < N; i++) {
         int64_t dims[2];
         free(corpus_read_array("lengths", "codes", kept_format("c%d", i), 'i', dims));
         assert_int_equal(dims[0], rows_of(samples[i]));
+        check_directly(&nets, "lengths", kept_format("c%d", i), kept_format("c%d.wav", i));
     }
+    published_nets_close(&nets);
 }
 
 /* ---- the training that follows ---- */
