@@ -227,6 +227,26 @@ TEST(missing_weights_are_named_with_their_source) {
     check_refused("nowhere", "", 1, "--indextts2 ", "nowhere: is no folder\n");
 }
 
+/* Under other names, by config.yaml, in a cache of the hub beside them, and in the user's, whose last copy counts. */
+TEST(weights_are_found_where_programs_and_downloads_put_them) {
+    static const char *const steps[] = {
+        "mkdir -p facebook && mv w2v-bert-2.0 facebook",
+        "mkdir deep && mv gpt.pth deep/my.pth && printf 'dataset:\\n  rate: 24000\\ngpt_checkpoint: deep/my.pth\\n' "
+        ">config.yaml",
+        "d=hf_cache/models--amphion--MaskGCT/snapshots/abc && mkdir -p $d && mv semantic_codec $d",
+        "d=$HOME/.cache/huggingface/hub/models--IndexTeam--IndexTTS-2/snapshots && mkdir -p $d/1 $d/2 && "
+        "echo old >$d/1/wav2vec2bert_stats.pt && mv wav2vec2bert_stats.pt $d/2"};
+    char *folder = published_folder("spread");
+    for (int i = 0; i < 4; i++) {
+        must_run("cd %s && %s", folder, steps[i]);
+        int status = published_try(published_reference(NULL), "list.tsv", "spread", "");
+        if (status) fail_msg("%s", fixture.output);
+        assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
+    }
+    published_prepare("reference", "");
+    must_run("rm -r %s/.cache", corpus_root);
+}
+
 TEST(weights_that_do_not_fit_are_refused) {
     static const struct {
         IndexFile file;
@@ -327,6 +347,7 @@ TEST(names_may_have_prefixes) {
         published_write(folder, cases[i].file, &(PublishedChange){.prefix = cases[i].prefix});
         int status = published_try(output, "list.tsv", "prefixed", "--num-workers 2");
         if (status) fail_msg("%s", fixture.output);
+        assert_contains(fixture.output, " --base-checkpoint ");
         must_run("cd %s && diff -r -q -x .prepare_ledger.jsonl -x stats.json %s reference", corpus_root, output);
     }
 }
