@@ -135,7 +135,8 @@ static bool is_of_2(const TensorFile *gpt, Error *error) {
 /* Returns whether nothing tells that a gpt.pth is of another version. */
 static bool may_be_of_2(const char *path, Error *error) {
     OWNED_BY(tensor_file_close) TensorFile file = {0};
-    return !path || !tensor_file_open(path, &file, NULL) || is_of_2(&file, error);
+    Error unread; /* index_weights_check says so */
+    return !path || !tensor_file_open(path, &file, &unread) || is_of_2(&file, error);
 }
 
 /* ---- the files ---- */
@@ -201,23 +202,23 @@ typedef struct {
 typedef struct {
     IndexFile file;
     int blocks;
-    const char *name; /* of block %d */
+    const char *before, *behind; /* the number of a block */
 } Blocks;
 
 /* Refuses files that have all tensors of a part, and more of the same network. */
 static bool has_no_more(const Part *part, const NetworkFile *from, Error *error) {
     const FeaturesConfig *config = &FEATURES_INDEXTTS2;
     const Blocks last[] = {
-        {INDEX_CODEC, config->codec.blocks, "encoder.0.convnext.%d.gamma"},
-        {INDEX_GPT, config->voice.condition.blocks, "conditioning_encoder.encoders.%d.norm_ff.weight"},
-        {INDEX_GPT, config->voice.emotion.blocks, "emo_conditioning_encoder.encoders.%d.norm_ff.weight"}};
+        {INDEX_CODEC, config->codec.blocks, "encoder.0.convnext.", ".gamma"},
+        {INDEX_GPT, config->voice.condition.blocks, "conditioning_encoder.encoders.", ".norm_ff.weight"},
+        {INDEX_GPT, config->voice.emotion.blocks, "emo_conditioning_encoder.encoders.", ".norm_ff.weight"}};
     const char *path = from->file->path;
     OWNED char *down = xformat("%sdown.weight", from->prefix);
     if (part->file == INDEX_CODEC && tensor_file_find(from->file, down))
         return error_set(error, "%s is of IndexTTS 2.5, whose codec has 25 codes a second: give %s (%s)", path,
                          files[INDEX_CODEC].name, files[INDEX_CODEC].from);
     for (int i = 0; i < 3; i++) {
-        OWNED char *block = xformat(last[i].name, last[i].blocks), *name = xformat("%s%s", from->prefix, block);
+        OWNED char *name = xformat("%s%s%d%s", from->prefix, last[i].before, last[i].blocks, last[i].behind);
         if (last[i].file == part->file && tensor_file_find(from->file, name))
             return error_set(error, "%s does not fit %s: it has %s, and there are %d such blocks in IndexTTS2's (%s)",
                              path, part->network->name, name, last[i].blocks, files[part->file].from);
