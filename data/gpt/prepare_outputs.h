@@ -27,7 +27,7 @@ const char *prepare_output_name(PrepareOutput output);
 /* Returns its path below the directory; free(). */
 char *prepare_output_path(const char *directory, PrepareOutput output);
 
-/* What a run was given: files that it reads and leaves as they are, NULL for none; codes of others' networks. */
+/* The inputs of a run: files that it reads and leaves as they are, NULL for none; codes of others' networks. */
 typedef struct {
     const char *tokenizer, *codebook;
     bool foreign_codes;

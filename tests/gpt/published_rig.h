@@ -8,7 +8,7 @@
 
 enum { PUBLISHED_WIDTH = 20, PUBLISHED_CODES = 64, PUBLISHED_LAYERS = 6 };
 
-/* What is otherwise than in the published file; NULL: nothing. */
+/* Differences from the published file; NULL: none. */
 typedef struct {
     const char *prefix;  /* of all names */
     const char *without; /* a tensor is left out */

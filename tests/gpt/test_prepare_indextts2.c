@@ -332,7 +332,7 @@ TEST(truncated_weights_are_refused) {
     }
 }
 
-/* Of 2.5's files, the codec and the statistics may be missing by their names: the version is told all the same. */
+/* The files of 2.5 have other names: the version is told although some are missing. */
 TEST(a_folder_of_another_version_is_told_as_such) {
     char *folder = published_folder("other");
     published_write(folder, INDEX_GPT, &(PublishedChange){.more = "lang_embedding.weight"});
@@ -435,7 +435,7 @@ TEST(codes_of_two_kinds_do_not_come_together) {
 
 /* ---- lengths ---- */
 
-/* Of n samples at 24 kHz: 2 n / 3 at 16 kHz, frames of 400 every 160, and a row of two frames. */
+/* Returns the rows of n samples at 24 kHz: 2 n / 3 at 16 kHz, frames of 400 every 160, and a row of two frames. */
 static int64_t rows_of(int64_t n) { return (1 + ((2 * n + 2) / 3 - 400) / 160 + 1) / 2; }
 
 TEST(clips_may_be_short_and_long) {
@@ -470,7 +470,7 @@ TEST(clips_may_be_short_and_long) {
 
 /* ---- the training that follows ---- */
 
-/* It starts from gpt.pth, which tells its sizes, all but the heads, as it is not of the published size. */
+/* The training starts from gpt.pth, which tells its sizes, all but the heads, as it is not of the published size. */
 TEST(the_next_command_trains) {
     const char *told;
     published_reference(&told);
