@@ -200,6 +200,7 @@ static int train_command(int argc, char **argv) {
     int status = train_model(&spec, &run);
     trainer_close(&spec);
     trainer_close_device(device);
+    gpt_base_close(&run.base);
     return status;
 }
 
