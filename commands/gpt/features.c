@@ -20,6 +20,9 @@ void feature_run_find(FeatureRun *run, const char *folder) {
     *run = (FeatureRun){.folder = folder};
     MUST(index_weights_find(folder, &run->weights, &error));
     MUST(index_weights_check(&run->weights, &error));
+    printf("[Weights]"); /* some may have been found in a cache, or by config.yaml */
+    for (int i = 0; i < INDEX_FILES; i++) printf("%s %s", i ? "," : "", run->weights.paths[i]);
+    printf("\n");
 }
 
 void feature_run_close(FeatureRun *run) {

@@ -236,11 +236,16 @@ TEST(weights_are_found_where_programs_and_downloads_put_them) {
         "d=hf_cache/models--amphion--MaskGCT/snapshots/abc && mkdir -p $d && mv semantic_codec $d",
         "d=$HOME/.cache/huggingface/hub/models--IndexTeam--IndexTTS-2/snapshots && mkdir -p $d/1 $d/2 && "
         "echo old >$d/1/wav2vec2bert_stats.pt && mv wav2vec2bert_stats.pt $d/2"};
+    static const char *const found[] = {"/spread/facebook/w2v-bert-2.0/model.safetensors, ", "/spread/deep/my.pth, ",
+                                        "/spread/hf_cache/models--amphion--MaskGCT/snapshots/abc/semantic_codec/"
+                                        "model.safetensors\n",
+                                        "/models--IndexTeam--IndexTTS-2/snapshots/2/wav2vec2bert_stats.pt, "};
     char *folder = published_folder("spread");
     for (int i = 0; i < 4; i++) {
         must_run("cd %s && %s", folder, steps[i]);
         int status = published_try(published_reference(NULL), "list.tsv", "spread", "");
         if (status) fail_msg("%s", fixture.output);
+        assert_contains(fixture.output, found[i]);
         assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
     }
     published_prepare("reference", "");
