@@ -143,6 +143,7 @@ $(BUILD)/tests/cuda/test_loop: | $(BUILD)/tests/kernels/nvml.so
 $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)): | $(PROGRAMS:%=$(EMULATED)/%)
 $(call members,$(EMULATED)/$(TINY),$(TINY_OBJECTS))
 $(BUILD)/tests/gpt/cuda/test_program_indextts2: $(BUILD)/tests/gpt/substitute/published.o | $(EMULATED)/$(TINY)
+$(BUILD)/tests/gpt/cuda/test_program_features_check: | $(EMULATED)/$(TINY)
 $(PROGRAMS:%=$(EMULATED)/%) $(EMULATED)/$(TINY) $(EMULATED)/tests/bench_step: $(BUILD)/libemulated.a $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) -Wl,-u,cuda_device_open $(EXPORT_RUNTIME) $(LINKED) -o $@ $(LDLIBS)

@@ -26,11 +26,12 @@ void feature_run_find(FeatureRun *run, const char *folder) {
 }
 
 void feature_run_close(FeatureRun *run) {
-    if (run->device) {
-        features_close(&run->features);
+    if (run->device) { /* the networks may not have been needed */
+        if (run->features.device) features_close(&run->features);
         device_close(run->device);
     }
     index_weights_close(&run->weights);
+    free(run->todo);
 }
 
 /* ---- passes ---- */
@@ -259,9 +260,10 @@ static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, con
 
 /* ---- the device ---- */
 
-/* Divides the clips that are to be coded into passes of as many rows as there is memory for. Returns their number;
- * free(*clips, *passes). */
-static int64_t plan_passes(FeatureRun *run, const Prepare *p, const bool *todo, Clip ***clips, Work **passes) {
+/* Divides the clips that are to be coded into passes of as many rows as there is memory for, and says so if `tell`.
+ * Returns their number; free(*clips, *passes). */
+static int64_t plan_passes(FeatureRun *run, const Prepare *p, const bool *todo, bool tell, Clip ***clips,
+                           Work **passes) {
     PassTarget target = {.type = run->type,
                          .voice_type = run->voice_type,
                          .host_memory = run->device->host_memory,
@@ -285,13 +287,20 @@ static int64_t plan_passes(FeatureRun *run, const Prepare *p, const bool *todo, 
     if (!fits)
         die("the networks of IndexTTS2 need %s for weights and %s for the longest clip, and %s are available", need,
             of_pass, have);
-    printf("[Memory] weights %s + a pass of %.0f s of sound %s, of %s\n", need, (double)plan.rows / ROWS_A_SECOND,
-           of_pass, have);
+    if (tell)
+        printf("[Memory] weights %s + a pass of %.0f s of sound %s, of %s\n", need, (double)plan.rows / ROWS_A_SECOND,
+               of_pass, have);
     *passes = xcalloc((size_t)plan.n, sizeof **passes);
     for (int64_t k = 0; k < plan.n; k++)
         (*passes)[k] = (Work){.clips = *clips + plan.first[k], .n = (int)(plan.first[k + 1] - plan.first[k])};
     pass_plan_free(&plan);
     return plan.n;
+}
+
+/* Opens the networks and reads their weights, after plan_passes. */
+static void read_weights(FeatureRun *run) {
+    MUST(index_weights_read(&run->weights, &run->features, run->device, run->type, run->voice_type, run->pass_bytes,
+                            &error));
 }
 
 /* Returns the fingerprint of all files that features depend on. */
@@ -302,17 +311,8 @@ static Fingerprint setup_of(const FeatureRun *run, const Prepare *p) {
     return f;
 }
 
-void feature_run_compute(FeatureRun *run, Prepare *p, const FeatureDevice *on) {
-    p->entries = FEATURES_INDEXTTS2.codec.codebook;
-    Fingerprint setup = setup_of(run, p);
-    OWNED bool *todo = prepare_find_uncoded(p, setup.text);
-    OWNED Clip **clips = NULL;
-    OWNED Work *passes = NULL;
+static void open_device(FeatureRun *run, const Prepare *p, const FeatureDevice *on) {
     const char *why;
-    int64_t missing = 0;
-    for (int64_t i = 0; i < p->n; i++) missing += todo[i];
-    p->coded_now = missing;
-    if (!missing) return;
     run->device = device_open(on->device, (int)p->options->num_workers, on->no_tf32, &why);
     PassTarget types;
     pass_types(on->no_half ? DTYPE_F32 : run->device->half, &types);
@@ -320,8 +320,63 @@ void feature_run_compute(FeatureRun *run, Prepare *p, const FeatureDevice *on) {
     run->voice_type = types.voice_type;
     printf("[Device] %s%s%s; products of %s, of the conditioning %s\n", run->device->description, why ? ": " : "",
            why ? why : "", dtype_name(run->type), dtype_name(run->voice_type));
-    int64_t n = plan_passes(run, p, todo, &clips, &passes);
-    MUST(index_weights_read(&run->weights, &run->features, run->device, run->type, run->voice_type, run->pass_bytes,
-                            &error));
-    run_passes(run, p, passes, n, setup.text);
 }
+
+void feature_run_plan(FeatureRun *run, Prepare *p, const FeatureDevice *on, bool anyway) {
+    p->entries = FEATURES_INDEXTTS2.codec.codebook;
+    run->setup = setup_of(run, p);
+    run->todo = prepare_find_uncoded(p, run->setup.text);
+    p->coded_now = 0;
+    for (int64_t i = 0; i < p->n; i++) p->coded_now += run->todo[i];
+    if (p->coded_now || anyway) open_device(run, p, on);
+}
+
+void feature_run_compute(FeatureRun *run, Prepare *p) {
+    OWNED Clip **clips = NULL;
+    OWNED Work *passes = NULL;
+    if (!p->coded_now) return;
+    int64_t n = plan_passes(run, p, run->todo, true, &clips, &passes);
+    read_weights(run);
+    run_passes(run, p, passes, n, run->setup.text);
+}
+
+/* ---- computing without writing ---- */
+
+void feature_run_try(FeatureRun *run, Prepare *p, bool alone, TriedClip *tried) {
+    OWNED bool *todo = xcalloc((size_t)p->n, sizeof *todo);
+    OWNED Clip **clips = NULL;
+    OWNED Work *passes = NULL;
+    int64_t floats, n, done = 0;
+    for (int64_t i = 0; i < p->n; i++) todo[i] = true;
+    n = plan_passes(run, p, todo, false, &clips, &passes);
+    if (alone) {
+        free(passes);
+        n = p->n;
+        passes = xcalloc((size_t)n, sizeof *passes);
+        for (int64_t i = 0; i < n; i++) passes[i] = (Work){.clips = clips + i, .n = 1};
+    }
+    read_weights(run);
+    floats = vector_floats(&run->features);
+    IndexFront *front = index_front_open();
+    for (int64_t k = 0; k < n; k++) {
+        Work *pass = &passes[k];
+        MUST(read_pass(run, front, pass, (int)p->options->num_workers, &error));
+        compute_pass(run, pass, true);
+        check_pass(run, pass);
+        for (int i = 0; i < pass->n; i++) {
+            TriedClip *to = &tried[done++];
+            *to = (TriedClip){.length = pass->items[i].length,
+                              .codes = pass->items[i].codes,
+                              .h = pass->items[i].h,
+                              .margins = pass->items[i].margins,
+                              .vectors = xmalloc((size_t)floats * sizeof(float))};
+            memcpy(to->vectors, pass->items[i].condition, (size_t)floats * sizeof(float));
+            pass->items[i].h = pass->items[i].margins = NULL;
+        }
+        forget_pass(pass);
+    }
+    index_front_close(front);
+    features_close(&run->features);
+}
+
+void tried_clip_free(TriedClip *clip) { FREE(clip->codes, clip->h, clip->margins, clip->vectors); }

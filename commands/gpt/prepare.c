@@ -4,6 +4,7 @@
 #include "base/threads.h"
 #include "commands/gpt/features.h"
 #include "commands/gpt/features_estimate.h"
+#include "commands/gpt/features_verify.h"
 #include "commands/gpt/prepare_report.h"
 #include "commands/max_unknown.h"
 #include "data/gpt/manifest_write.h"
@@ -16,6 +17,7 @@ typedef struct {
     const char *indextts2;
     FeatureDevice on;
     FeatureEstimateOptions estimate;
+    bool verify;
 } Options;
 
 #define FIELD(name) offsetof(Options, name)
@@ -112,6 +114,8 @@ static const OptionRow table[] = {
      .help = "compute their f32 products exactly, without TF32"},
     {.name = "no-half", .type = OPTION_FLAG, .offset = FIELD(on.no_half), .default_value = "false",
      .help = "compute none of their products in 16 bits"},
+    {.name = "verify", .heading = "Checks", .type = OPTION_FLAG, .offset = FIELD(verify), .default_value = "false",
+     .help = "with --indextts2: compute the first minute also clip by clip in exact f32, print how far codes and vectors agree, and stop if TF32 or 16 bits spoil them"},
     {.name = "num-workers", .heading = "Device", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.num_workers), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
@@ -137,12 +141,11 @@ static const double SHORTEST = 0.11;
 
 /* Refuses options of networks where there are none. */
 static void refuse_device(const OptionSet *set) {
-    static const char *const of_networks[] = {"device", "no-tf32", "no-half"};
-    for (int i = 0; i < 3; i++)
+    static const char *const of_networks[] = {"device", "no-tf32", "no-half", "verify"};
+    for (int i = 0; i < 4; i++)
         if (options_given(set, of_networks[i]))
-            die_usage("--%s is of the networks of --indextts2, which is not given: a codebook is always computed on "
-                      "the CPU",
-                      of_networks[i]);
+            die_usage("--%s is of the networks of --indextts2, which is not given%s", of_networks[i],
+                      i < 3 ? ": a codebook is always computed on the CPU" : "");
 }
 
 /* Has codes and vectors come from IndexTTS2's networks, which decide their number and their width. */
@@ -201,7 +204,9 @@ int gpt_prepare(int argc, char **argv) {
     prepare_texts(&p);
     prepare_check_spelling(&p, o.language);
     if (o.indextts2) {
-        feature_run_compute(&features, &p, &o.on);
+        feature_run_plan(&features, &p, &o.on, o.verify);
+        if (o.verify) features_verify(&features, &p);
+        feature_run_compute(&features, &p);
     } else {
         prepare_codebook(&p);
         prepare_codes(&p);
