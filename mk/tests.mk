@@ -38,7 +38,7 @@ $(BUILD)/$(TINY): $(BUILD)/libtrain.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(LINK) $(LINKED) -o $@ $(LDLIBS)
 $(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 test_indextts2_speak): $(BUILD)/tests/gpt/substitute/published.o
-$(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 test_indextts2_speak deep_prepare_indextts2 deep_crash): | $(BUILD)/$(TINY)
+$(addprefix $(BUILD)/tests/gpt/,test_prepare_indextts2 test_indextts2_speak test_features_check deep_prepare_indextts2 deep_crash): | $(BUILD)/$(TINY)
 
 # A substitute of NVML, which the code that loads the real one loads in a test; that code needs no CUDA headers.
 $(BUILD)/tests/kernels/test_nvml: $(addprefix $(BUILD)/emulated/kernels/cuda/libraries/,nvml.o library.o) | $(BUILD)/tests/kernels/nvml.so

@@ -3,6 +3,7 @@
 #include "base/options.h"
 #include "base/threads.h"
 #include "commands/gpt/features.h"
+#include "commands/gpt/features_compare.h"
 #include "commands/gpt/features_estimate.h"
 #include "commands/gpt/features_verify.h"
 #include "commands/gpt/prepare_report.h"
@@ -14,7 +15,7 @@ typedef struct {
     PrepareOptions prepare;
     const char *language, *input_format;
     int64_t pairs_per_target;
-    const char *indextts2;
+    const char *indextts2, *compare;
     FeatureDevice on;
     FeatureEstimateOptions estimate;
     bool verify;
@@ -116,6 +117,8 @@ static const OptionRow table[] = {
      .help = "compute none of their products in 16 bits"},
     {.name = "verify", .heading = "Checks", .type = OPTION_FLAG, .offset = FIELD(verify), .default_value = "false",
      .help = "with --indextts2: compute the first minute also clip by clip in exact f32, print how far codes and vectors agree, and stop if TF32 or 16 bits spoil them"},
+    {.name = "compare", .type = OPTION_TEXT, .offset = FIELD(compare), .metavar = "DIR",
+     .help = "with --indextts2: compare the features with those that IndexTTS2's own preprocessing has written there; a table per clip goes to comparison.tsv"},
     {.name = "num-workers", .heading = "Device", .usual = true, .type = OPTION_INT, .offset = FIELD(prepare.num_workers), .default_value = "0", .max = 1024,
      .metavar = "N",
      .help = "threads; 0: all cores; does not change the output"},
@@ -141,8 +144,8 @@ static const double SHORTEST = 0.11;
 
 /* Refuses options of networks where there are none. */
 static void refuse_device(const OptionSet *set) {
-    static const char *const of_networks[] = {"device", "no-tf32", "no-half", "verify"};
-    for (int i = 0; i < 4; i++)
+    static const char *const of_networks[] = {"device", "no-tf32", "no-half", "verify", "compare"};
+    for (int i = 0; i < 5; i++)
         if (options_given(set, of_networks[i]))
             die_usage("--%s is of the networks of --indextts2, which is not given%s", of_networks[i],
                       i < 3 ? ": a codebook is always computed on the CPU" : "");
@@ -187,10 +190,12 @@ int gpt_prepare(int argc, char **argv) {
     o.prepare.num_workers = threads_take((int)o.prepare.num_workers, "--num-workers");
     FeatureRun features = {0};
     GptBase base = {.ours = false};
+    Reference reference = {NULL};
     if (o.indextts2)
         take_features(&o, &set, &features, &base);
     else
         refuse_device(&set);
+    if (o.compare) features_compare_open(&reference, o.compare, o.prepare.output);
 
     Prepare p;
     prepare_open(&p, &o.prepare);
@@ -217,9 +222,11 @@ int gpt_prepare(int argc, char **argv) {
     ManifestReport manifests;
     MUST(manifests_write(p.clips, p.n, &options, &manifests, &error));
     prepare_report_write(&p, &manifests, &base);
+    if (o.compare) features_compare(&reference, o.compare, &p);
     prepare_close(&p);
     feature_run_close(&features);
     gpt_base_close(&base);
+    reference_close(&reference);
     options_free(&set, argc, argv);
     return 0;
 }

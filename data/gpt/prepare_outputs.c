@@ -23,7 +23,8 @@ const char *prepare_output_name(PrepareOutput output) {
                                                [OUTPUT_VAL_MANIFEST] = "val_manifest.jsonl",
                                                [OUTPUT_TRAIN_PAIRS] = "train_pairs.jsonl",
                                                [OUTPUT_VAL_PAIRS] = "val_pairs.jsonl",
-                                               [OUTPUT_STATS] = "stats.json"};
+                                               [OUTPUT_STATS] = "stats.json",
+                                               [OUTPUT_COMPARISON] = "comparison.tsv"};
     return names[output];
 }
 

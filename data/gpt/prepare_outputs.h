@@ -19,6 +19,7 @@ typedef enum {
     OUTPUT_TRAIN_PAIRS,
     OUTPUT_VAL_PAIRS,
     OUTPUT_STATS,
+    OUTPUT_COMPARISON,
     OUTPUTS
 } PrepareOutput;
 
