@@ -35,6 +35,20 @@ static inline uint64_t dropout_element(const Tile *t, int64_t r) {
     return ((uint64_t)t->head << DROPOUT_ROW_BITS | (uint64_t)(t->first + r)) << DROPOUT_KEY_BITS;
 }
 
+/* Adds to the scores of a query the products with the distances j - i of its keys, of which farther ones count as -left
+ * and right. In three loops: a gather would take as long as the products. */
+static inline void add_distances(float *s, int64_t keys, const float *product, int64_t i, int64_t left, int64_t right) {
+    int64_t begin = i - left < 0 ? 0 : i - left < keys ? i - left : keys;
+    int64_t end = i + right + 1 < keys ? i + right + 1 : keys;
+    const float far_left = product[-left], far_right = product[right];
+#pragma omp simd
+    for (int64_t j = 0; j < begin; j++) s[j] += far_left;
+#pragma omp simd
+    for (int64_t j = begin; j < end; j++) s[j] += product[j - i];
+#pragma omp simd
+    for (int64_t j = end; j < keys; j++) s[j] += far_right;
+}
+
 /* Adds terms, times the scale, to the scores of a block. The products of its queries with all distances are computed
  * once, in `products` [rows, left + 1 + right]. */
 static void add_terms(const Heads *h, const Tile *t, const AttentionTerms *terms, const float *q, float *scores,
@@ -50,10 +64,7 @@ static void add_terms(const Heads *h, const Tile *t, const AttentionTerms *terms
         float *s = scores + r * t->keys;
         const float *product = products + r * width + left;
         int64_t i = t->first - t->start + r;
-        if (tensor_given(terms->distances))
-#pragma omp simd
-            for (int64_t j = 0; j < t->keys; j++)
-                s[j] += product[j - i < -left ? -left : j - i > right ? right : j - i];
+        if (tensor_given(terms->distances)) add_distances(s, t->keys, product, i, left, right);
         if (key_terms)
 #pragma omp simd
             for (int64_t j = 0; j < t->keys; j++) s[j] = multiply_add(scale, key_terms[j * h->attention.n_heads], s[j]);
