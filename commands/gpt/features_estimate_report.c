@@ -93,8 +93,9 @@ static void print_time(const Speech *speech, const FeatureTime *t) {
            100 * pass->parts[BY_MEMORY] / pass->seconds, 100 * pass->parts[BY_LAUNCHES] / pass->seconds);
     printf("[Time] networks: %s at %.3g TFLOP/s = %s; at the stated rates %s\n", format_count(flops, "FLOP", text[0]),
            flops / t->computing * 1e-12, format_duration(t->computing, text[1]), format_duration(t->floor, text[2]));
-    printf("[Time] recordings: measured before in %s, by %d threads; read beside the networks in %s\n",
-           format_duration(t->measuring, text[0]), t->machine.workers, format_duration(t->reading, text[1]));
+    printf("[Time] recordings: measured before in %s, by %d thread%s; read beside the networks in %s\n",
+           format_duration(t->measuring, text[0]), t->machine.workers, format_plural(t->machine.workers),
+           format_duration(t->reading, text[1]));
     printf("[Time] all of it: %s = %.3g hours, %.0f x real time", format_duration(t->seconds, text[0]),
            t->seconds / 3600, speech->seconds / t->seconds);
     const Price *price = &t->price->price;
