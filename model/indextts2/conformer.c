@@ -9,6 +9,8 @@
 /* Rows at 25 Hz whose unfolded subsampling is in memory at once. A strip reads the matrix of `flatten` once, half a
  * gigabyte: a GPU needs some hundred rows to be kept busy meanwhile. */
 enum { STRIP = 512, HOST_STRIP = 64 };
+/* Rows of a strip that are convolved at once: 17 MB in 16 bits, which a GPU's L2 still holds when the ReLU follows. */
+enum { PIECE = 32 };
 
 /* Columns of an image [rows, input] behind a 3 x 3 convolution with stride 2. */
 static int64_t columns_of(const ConformerConfig *c) { return (c->input - 1) / 2; }
@@ -223,7 +225,8 @@ static void convolve(const Forward *f, Tensor to, Tensor x, int64_t first, int64
 static void subsample(const Forward *f, Tensor y, Tensor h, const ClipRows *whole) {
     const Context *c = &f->context;
     const int32_t *from = whole->sequences.host_offsets, *to = f->rows->sequences.host_offsets;
-    int64_t strip = c->device->host_memory ? HOST_STRIP : STRIP, d = f->conformer->config.width;
+    int64_t strip = c->device->host_memory ? HOST_STRIP : STRIP, piece = c->device->host_memory ? HOST_STRIP : PIECE;
+    int64_t d = f->conformer->config.width;
     Tensor x = network_narrow(c, h), wide = context_push(c, strip, d * columns_of(&f->conformer->config));
     for (int64_t first = 0, s = 0; first < y.dims[0]; first += strip) {
         int64_t end = first + strip < y.dims[0] ? first + strip : y.dims[0];
@@ -231,12 +234,13 @@ static void subsample(const Forward *f, Tensor y, Tensor h, const ClipRows *whol
         for (int64_t row = first; row < end;) {
             while (to[s + 1] <= row) s++;
             int64_t n = (to[s + 1] < end ? to[s + 1] : end) - row;
-            convolve(f, tensor_rows(wide, row - first, n), tensor_rows(x, from[s], from[s + 1] - from[s]), row - to[s],
-                     n);
+            if (n > piece) n = piece;
+            Tensor part = tensor_rows(wide, row - first, n);
+            convolve(f, part, tensor_rows(x, from[s], from[s + 1] - from[s]), row - to[s], n);
+            leaky_relu_forward(c->device, part, part, 0);
             row += n;
         }
         Tensor strip_of = tensor_rows(wide, 0, end - first);
-        leaky_relu_forward(c->device, strip_of, strip_of, 0);
         network_copy(c, tensor_rows(y, first, end - first), network_linear(c, f->conformer->flatten, strip_of));
         arena_release(c->arena, mark);
     }
