@@ -78,8 +78,10 @@ static void layer_forward(const Perceiver *perceiver, const Context *c, const Pe
     Tensor qkv = context_push(c, j->count, 3 * wide), w = context_matmul_weight(c, layer->qkv.weight);
     w.dims[0] = 3 * wide;
     linear_forward(device, qkv, network_narrow(c, both), w, tensor_none(), WEIGHT_OUT_IN);
-    attention_forward(device, heads, arena_2d(c->arena, DTYPE_F32, config->heads, j->count), qkv, j->sequences,
-                      (Attention){config->heads, false, 1 / sqrtf((float)config->head_size)}, (Dropout){0});
+    /* attention_forward would compute a short clip with another kernel alone than beside a longer one. */
+    attention_terms_forward(device, heads, qkv, j->sequences,
+                            (Attention){config->heads, false, 1 / sqrtf((float)config->head_size)},
+                            (AttentionTerms){0});
     gather_rows(device, mine, heads, j->latents);
     network_add_to(c, l, network_linear(c, layer->out, mine));
     gate_forward(device, gated, network_linear(c, layer->up, l), GATE_GELU);

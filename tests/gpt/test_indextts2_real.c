@@ -3,7 +3,7 @@
  * tests/reference/make_golden_indextts2.py: the number of a tensor is its place in the order in which the script draws.
  */
 #include "kernels/cpu/device.h"
-#include "model/indextts2/features.h"
+#include "tests/gpt/indextts2_drawn.h"
 #include "tests/gpt/indextts2_rig.h"
 
 /* ---- weights by formula ---- */
@@ -64,17 +64,6 @@ static const char *const perceiver_layer[] = {"0.to_q.weight", "0.to_kv.weight",
 static const char *const perceiver_end[] = {"norm.gamma", NULL};
 static const char *const voice_end[] = {"emovec_layer.*", "emo_layer.*", NULL};
 
-/* Standard deviations and means of tensors whose names end like this. All others: weights around 0 with 1 /
- * sqrt(inputs), vectors called weight, which are norms', 0.2 around 1. */
-static const struct {
-    const char *ending;
-    double scale, around;
-} scales[] = {{".bias", 0.1, 0},      {".distance_embedding.weight", 0.7, 0},
-              {".weight_g", 0.2, 1},  {".codebook.weight", 1, 0},
-              {"pos_bias_u", 0.5, 0}, {"pos_bias_v", 0.5, 0},
-              {".latents", 1, 0},     {"norm.gamma", 0.2, 1},
-              {".gamma", 0.2, 0.5}};
-
 typedef struct {
     const ParamTable *table;
     uint32_t first; /* number of the first tensor */
@@ -94,20 +83,6 @@ static void draw(Formula *f, const char *prefix, const char *const *parts) {
     }
 }
 
-static float value_of(uint32_t number, uint32_t i, double around, double amplitude) {
-    uint32_t x = i * 2654435761u + number * 2246822519u + 374761393u;
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return (float)(around + amplitude * (x / 4294967296.0 - 0.5));
-}
-
-static void fill(float *out, uint32_t number, int64_t first, int64_t count, double around, double scale) {
-    double amplitude = scale * sqrt(12);
-#pragma omp parallel for
-    for (int64_t i = 0; i < count; i++) out[i] = value_of(number, (uint32_t)(first + i), around, amplitude);
-}
-
 static bool read_formula(void *context, const char *name, int64_t first, int64_t count, float *out, Error *error) {
     const Formula *f = context;
     const Param *p = NULL;
@@ -116,15 +91,7 @@ static bool read_formula(void *context, const char *name, int64_t first, int64_t
         if (strcmp(f->table->items[i].name, name) == 0) p = &f->table->items[i];
     while (n < f->count && strcmp(f->names[n], name) != 0) n++;
     if (n == f->count || !p) return error_set(error, "no tensor '%s' is drawn", name);
-    bool norm = p->columns == 0;
-    double around = norm ? 1 : 0, scale = norm ? 0.2 : 1 / sqrt((double)p->columns);
-    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
-        if (!ends_with(name, scales[i].ending)) continue;
-        around = scales[i].around;
-        scale = scales[i].scale;
-        break;
-    }
-    fill(out, f->first + (uint32_t)n, first, count, around, scale);
+    drawn_parameter(out, f->first + (uint32_t)n, p, first, count);
     return true;
 }
 
@@ -157,7 +124,7 @@ static void check_rows(Device *device, const char *name, Tensor x, const float *
 /* Pushes rows of normal size, those of tensor number `number`. */
 static Tensor push_input(Arena *arena, int64_t rows, uint32_t number) {
     Tensor x = arena_2d(arena, DTYPE_F32, rows, WIDTH);
-    fill(x.data, number, 0, rows * WIDTH, 0, 1);
+    drawn_fill(x.data, number, 0, rows * WIDTH, 0, 1);
     return x;
 }
 
