@@ -35,7 +35,7 @@ test-without-a-model: packages-build+test ## builds, tests all but one model (MO
 INSTRUCTION_SETS = sse4_2:SSE41:sse4 avx512f:AVX2:avx2
 # Those that compute; readers, files, estimates and reports do not depend on it.
 SET_TESTS = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/kernels/test_*.c tests/model/test_*.c tests/data/test_kmeans.c tests/train/test_loop.c \
-    $(foreach t,model golden golden_steps evaluate predict* generate speak decode run,tests/*/test_$t.c)))
+    $(foreach t,model golden golden_steps evaluate predict* generate speak decode run indextts2 indextts2_real,tests/*/test_$t.c)))
 check-instruction-sets: ## runs the CPU tests with the kernels of SSE4 and of AVX2
 	@$(MAKE) $(PARALLEL) GPU=none $(SET_TESTS) $(PROGRAMS:%=$(BUILD)/%)
 	@for set in $(INSTRUCTION_SETS); do \
@@ -254,16 +254,17 @@ compare-profile:
 	fi
 
 # The functions of gpu.h, and kernels of each family.
-PTX_SAMPLES = test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
-              test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_cached:heads_of_every_size \
-              test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums test_convolution:* test_augment:* \
-              test_ops_forward:*
+PTX_SAMPLES = $(addprefix cuda/,\
+              test_memory_kernels:layernorm test_memory_kernels:embedding test_step_kernels:adamw test_step_kernels:cross_entropy \
+              test_linear:the_same_bits_every_time test_attention:heads_of_32 test_attention_terms:heads_of_32 \
+              test_attention_cached:heads_of_every_size test_conv3d:with_runs test_stem:of_few_positions test_norm_activate:sums \
+              test_convolution:* test_augment:* test_ops_forward:*) gpt/cuda/test_indextts2:*
 check-ptx-samples:
 ifneq ($(TESTED_NVCC),)
-	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/cuda/test_wrappers $(sort $(foreach s,$(PTX_SAMPLES),$(PTX)/tests/cuda/$(firstword $(subst :, ,$s))))
+	@$(MAKE) $(PARALLEL) GPU=none $(PTX)/tests/cuda/test_wrappers $(sort $(foreach s,$(PTX_SAMPLES),$(PTX)/tests/$(firstword $(subst :, ,$s))))
 	@BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/cuda/test_wrappers
 	@set -f; for sample in $(PTX_SAMPLES); do \
-	    TEST_FILTER=$${sample#*:} BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/cuda/$${sample%:*} >$(PTX)/sample.log || { cat $(PTX)/sample.log; exit 1; }; \
+	    TEST_FILTER=$${sample#*:} BUILD=$(BUILD) tools/run_tests.sh $(PTX)/tests/$${sample%:*} >$(PTX)/sample.log || { cat $(PTX)/sample.log; exit 1; }; \
 	    head -n 1 $(PTX)/sample.log; \
 	done
 else
