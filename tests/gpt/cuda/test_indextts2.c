@@ -7,7 +7,7 @@
 enum { CLIPS = 7 };
 static const char clips[] = "abbabaa"; /* "ab" and "babaa" */
 
-/* Of the tiny networks. */
+/* Depths of the tiny networks. */
 enum { W2V_LAYERS = 3, CODEC_BLOCKS = 3, CONFORMER_BLOCKS = 2 };
 
 /* Compares numbers whose products are in 16 bits. */

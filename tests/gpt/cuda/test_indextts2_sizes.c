@@ -175,7 +175,7 @@ TEST(half_a_minute_alone_and_in_company_in_bf16) { check_strips(DTYPE_F32, DTYPE
 
 /* ---- the share of codes that a type changes ---- */
 
-/* As deep as published, and with as many codes. */
+/* Networks as deep as published, with as many codes. */
 enum { ROWS = 150, HIDDEN = 128 };
 static const W2vConfig deep_w2v = {
     .input = 160, .hidden = HIDDEN, .heads = 2, .inner = 256, .layers = 17, .taps = 31, .left = 64, .right = 8};
@@ -229,7 +229,7 @@ static void statistics_of(const DeepCodes *c, float *mean, float *variance) {
 
 static CodesOfClip codes_of(const DeepCodes *c) { return (CodesOfClip){ROWS, c->codes, c->z, c->margins}; }
 
-/* Of random directions, of which 8192 are codes, an error of 1 % changes the code of 3.3 %, and smaller ones fewer in
+/* An error of 1 % changes the codes of 3.3 % of random directions, of which 8192 are codes, smaller ones fewer in
  * proportion. The count of changed codes spreads by the root of its mean. */
 static void check_share(DType type, bool tf32) {
     Rig rig = rig_open(type);
