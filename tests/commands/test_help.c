@@ -72,7 +72,7 @@ static void check_headings(const char *program, const char *command) {
                                            "Speech",       "Voice",
                                            "Tokenizer",    "Tokenizer and codebook",
                                            "Clips to use", "Manifests",
-                                           "Splits"};
+                                           "Splits",       "Checks"};
     must_run("COLUMNS=120 %s help %s", program_at(program), *command ? command : "report");
     char *before = strstr(fixture.output, "example:");
     int found = 0;
