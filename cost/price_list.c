@@ -137,3 +137,9 @@ bool price_list_read(const char *path, PriceList *list, Error *error) {
     return (text_read(path, &text, &size, &why) && parse_table(list, text, size, &why)) ||
            error_set(error, "%s: %s", path, why.text);
 }
+
+const CardPrice *price_list_find_product(const PriceList *list, const char *product) {
+    static const Card other = {.capability = 1}; /* no card of the table */
+    const Card *card = product[0] ? card_find(product) : NULL;
+    return price_list_find(list, product[0] && !card ? &other : card);
+}

@@ -26,3 +26,5 @@ bool price_list_parse(const char *text, PriceList *list, Error *error);
 bool price_list_read(const char *path, PriceList *list, Error *error);
 /* Returns the price of a card; NULL: of a CPU. per_hour is 0 if the list has none. */
 const CardPrice *price_list_find(const PriceList *list, const Card *card);
+/* Returns the price of the card that the driver calls `product`, perhaps none of the table of cards; "": of a CPU. */
+const CardPrice *price_list_find_product(const PriceList *list, const char *product);

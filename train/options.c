@@ -282,9 +282,7 @@ void train_options_resolve_prices(TrainOptions *o) {
 }
 
 void train_options_set_price(TrainOptions *o, const Device *device) {
-    const Card *card = device->product[0] ? card_find(device->product) : NULL;
-    static const Card other = {.capability = 1}; /* no card of the table */
-    Price price = price_list_find(&o->prices, device->product[0] && !card ? &other : card)->price;
+    Price price = price_list_find_product(&o->prices, device->product)->price;
     if (o->prices.by_card && o->cards) price.per_hour *= o->cards;
     if (price.per_hour > 0) o->price = price;
 }

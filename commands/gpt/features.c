@@ -208,23 +208,41 @@ static void *work_beside(void *argument) {
     return NULL;
 }
 
-static void show_progress(const FeatureRun *run, double begin, int64_t done, int64_t total) {
-    double seconds = seconds_now() - begin, rate = run->audio_seconds / fmax(seconds, 1e-3);
-    char left[32];
-    format_duration(seconds * (double)(total - done) / (double)(done ? done : 1), left);
-    terminal_progress("[Features] %.1f of %.1f h, %.0f x real time, %s left", (double)done / 3600, (double)total / 3600,
-                      rate, left);
+/* Writes ", 0.12 USD", the cost of some seconds, or "" without a price. Returns text. */
+static const char *add_cost(const FeatureRun *run, double seconds, char text[80]) {
+    char amount[64];
+    text[0] = 0;
+    if (run->price.per_hour > 0)
+        snprintf(text, 80, ", %s", price_amount(&run->price, price_cost(&run->price, seconds), amount));
+    return text;
 }
 
-static int64_t seconds_of(const Work *passes, int64_t n) {
+static void show_progress(const FeatureRun *run, double begin, double done, double total) {
+    double seconds = seconds_now() - begin, rate = run->audio_seconds / fmax(seconds, 1e-3);
+    char left[32], cost[80];
+    format_duration(seconds * (total - done) / fmax(done, 1), left);
+    terminal_progress("[Features] %.1f of %.1f h, %.0f x real time, %s left%s", done / 3600, total / 3600, rate, left,
+                      add_cost(run, seconds, cost));
+}
+
+static void tell_time(const FeatureRun *run, double seconds) {
+    char speech[32], time[32], cost[80];
+    format_duration(run->audio_seconds, speech);
+    format_duration(seconds, time);
+    printf("[Features] %s of speech in %s, %.0f x real time%s\n", speech, time,
+           run->audio_seconds / fmax(seconds, 1e-3), add_cost(run, seconds, cost));
+}
+
+static double seconds_of(const Work *passes, int64_t n) {
     double seconds = 0;
     for (int64_t k = 0; k < n; k++)
         for (int i = 0; i < passes[k].n; i++) seconds += (double)passes[k].clips[i]->samples / MEL_RATE;
-    return (int64_t)seconds;
+    return seconds;
 }
 
 static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, const char *setup) {
-    int64_t hidden = run->features.w2v.config.hidden, total = seconds_of(passes, n), done = 0;
+    int64_t hidden = run->features.w2v.config.hidden;
+    double total = seconds_of(passes, n), done = 0;
     Beside b = {.run = run,
                 .p = p,
                 .front = index_front_open(),
@@ -248,12 +266,12 @@ static void run_passes(FeatureRun *run, Prepare *p, Work *passes, int64_t n, con
         check_pass(run, &passes[k]);
         if (judging) add_features(&j, &passes[k]);
         if (j.rows >= JUDGED_ROWS || k == n - 1) judge(&j, run->weights.paths[INDEX_STATISTICS]);
-        run->audio_seconds += (double)seconds_of(&passes[k], 1);
+        run->audio_seconds += seconds_of(&passes[k], 1);
         done += seconds_of(&passes[k], 1);
         show_progress(run, begin, done, total);
     }
     terminal_progress_end();
-    run->seconds = seconds_now() - begin;
+    tell_time(run, seconds_now() - begin);
     free(j.sums);
     index_front_close(b.front);
 }
@@ -318,6 +336,7 @@ static void open_device(FeatureRun *run, const Prepare *p, const FeatureDevice *
     pass_types(on->no_half ? DTYPE_F32 : run->device->half, &types);
     run->type = types.type;
     run->voice_type = types.voice_type;
+    run->price = price_list_find_product(&on->prices, run->device->product)->price;
     printf("[Device] %s%s%s; products of %s, of the conditioning %s\n", run->device->description, why ? ": " : "",
            why ? why : "", dtype_name(run->type), dtype_name(run->voice_type));
 }

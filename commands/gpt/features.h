@@ -2,6 +2,7 @@
 #pragma once
 
 #include "commands/gpt/indextts2.h"
+#include "cost/price_list.h"
 #include "data/gpt/prepare.h"
 
 typedef struct {
@@ -14,7 +15,8 @@ typedef struct {
     Features features;
     Fingerprint setup;             /* of all files that features depend on */
     bool *todo;                    /* [clips]: which must be computed */
-    double audio_seconds, seconds; /* what was computed, and the time that it took */
+    double audio_seconds;          /* computed */
+    Price price;                   /* of the device */
 } FeatureRun;
 
 /* Finds and checks the weights. Ends the program with the reason if they cannot be used. */
@@ -22,6 +24,7 @@ void feature_run_find(FeatureRun *run, const char *folder);
 typedef struct {
     const char *device; /* auto, cpu or cuda */
     bool no_tf32, no_half;
+    PriceList prices;
 } FeatureDevice;
 /* Finds which kept clips lack text ids, codes, condition or emotion vectors. Opens the device if any does, or `anyway`,
  * and chooses the types of products. */

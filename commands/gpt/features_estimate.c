@@ -11,7 +11,7 @@
 #include "estimate/estimate.h"
 
 void feature_estimate_check(const FeatureEstimateOptions *o, const OptionSet *set) {
-    static const char *const of_estimates[] = {"hours", "gpu", "price", "prices", "json", "calibration"};
+    static const char *const of_estimates[] = {"hours", "gpu", "json", "calibration"};
     bool listed = options_given(set, "input");
     for (size_t i = 0; i < sizeof of_estimates / sizeof *of_estimates && !o->estimate; i++)
         if (options_given(set, of_estimates[i])) die_usage("--%s belongs to --estimate", of_estimates[i]);
@@ -169,7 +169,7 @@ static void time_run(FeatureTime *t, const Speech *speech) {
     t->seconds = t->measuring + fmax(t->computing, t->reading);
 }
 
-static void read_prices(const FeatureEstimateOptions *o, PriceList *prices) {
+void feature_prices(const FeatureEstimateOptions *o, PriceList *prices) {
     Error error;
     if (o->price && o->prices_file) die_usage("--price and --prices exclude each other: give one of them");
     if (o->prices_file && !price_list_read(o->prices_file, prices, &error)) die("--prices %s", error.text);
@@ -186,8 +186,6 @@ void feature_estimate(const FeatureEstimateOptions *o, const PrepareOptions *pre
                               .amp = !on->no_half,
                               .no_tf32 = on->no_tf32};
     int n;
-    PriceList prices = {0};
-    read_prices(o, &prices);
     FILE *results = o->json ? program_results() : NULL;
     program_end_with_reader();
     OWNED Machine *machines = machines_named(&options, &n);
@@ -199,7 +197,7 @@ void feature_estimate(const FeatureEstimateOptions *o, const PrepareOptions *pre
         pass_types(machines[i].half, &target);
         int same = work_of(works, i, &target, &speech);
         times[i] = (FeatureTime){
-            .machine = machines[i], .work = &works[same], .price = price_list_find(&prices, machines[i].card)};
+            .machine = machines[i], .work = &works[same], .price = price_list_find(&on->prices, machines[i].card)};
         time_run(&times[i], &speech);
     }
     if (results) {

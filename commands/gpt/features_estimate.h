@@ -9,6 +9,8 @@
 
 /* Dies if options of estimates are given without --estimate, or do not fit each other or --input and --indextts2. */
 void feature_estimate_check(const FeatureEstimateOptions *options, const OptionSet *set);
+/* Reads the prices of --price or --prices. */
+void feature_prices(const FeatureEstimateOptions *options, PriceList *prices);
 /* Prints the estimate on each card of --gpu. workers: of --num-workers; 0: not given. */
 void feature_estimate(const FeatureEstimateOptions *options, const PrepareOptions *prepare, const FeatureDevice *on,
                       int workers);

@@ -129,7 +129,7 @@ static const OptionRow table[] = {
     {.name = "gpu", .type = OPTION_TEXT, .offset = FIELD(estimate.gpu), .default_value = "all", .metavar = "NAME|all|here",
      .help = "for --estimate: t4, l4, a100-40, rtx4090, ...; here: what --device is on this machine"},
     {.name = "price", .type = OPTION_TEXT, .offset = FIELD(estimate.price), .metavar = "X|CARD=X,...",
-     .help = "for --estimate: price of an hour, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50"},
+     .help = "price of an hour, 0.80 (USD) or '0.80 EUR', or of cards, l4=0.80,h200=3.50: --indextts2 shows what it costs, also with --estimate"},
     {.name = "prices", .type = OPTION_TEXT, .offset = FIELD(estimate.prices_file), .metavar = "FILE",
      .help = "instead of --price: a table (CSV) with the columns card, price, and perhaps currency, provider, date"},
     {.name = "json", .type = OPTION_FLAG, .offset = FIELD(estimate.json), .default_value = "false",
@@ -144,8 +144,8 @@ static const double SHORTEST = 0.11;
 
 /* Refuses options of networks where there are none. */
 static void refuse_device(const OptionSet *set) {
-    static const char *const of_networks[] = {"device", "no-tf32", "no-half", "verify", "compare"};
-    for (int i = 0; i < 5; i++)
+    static const char *const of_networks[] = {"device", "no-tf32", "no-half", "verify", "compare", "price", "prices"};
+    for (int i = 0; i < 7; i++)
         if (options_given(set, of_networks[i]))
             die_usage("--%s is of the networks of --indextts2, which is not given%s", of_networks[i],
                       i < 3 ? ": a codebook is always computed on the CPU" : "");
@@ -182,6 +182,7 @@ int gpt_prepare(int argc, char **argv) {
                                  .d_model = !options_given(&set, "d-model"),
                                  .val_ratio = !options_given(&set, "val-ratio")};
     feature_estimate_check(&o.estimate, &set);
+    feature_prices(&o.estimate, &o.on.prices);
     if (o.estimate.estimate) {
         feature_estimate(&o.estimate, &o.prepare, &o.on, (int)o.prepare.num_workers);
         options_free(&set, argc, argv);

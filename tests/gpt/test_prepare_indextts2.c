@@ -33,6 +33,18 @@ TEST(what_was_computed_is_told) {
         assert_int_not_equal(access(corpus_path("reference", i ? "codebook.json" : "codebook.npy"), F_OK), 0);
 }
 
+TEST(the_time_and_what_it_costs_are_told) {
+    published_prepare("priced", "--price 1000000EUR");
+    assert_contains(fixture.output, "[Features] 30.6 s of speech in ");
+    const char *cost = strstr(fixture.output, " x real time, ");
+    double amount = 0;
+    assert_non_null(cost);
+    assert_int_equal(sscanf(cost, " x real time, %lf EUR", &amount), 1);
+    assert_true(amount > 0);
+    published_prepare("unpriced", "--price l4=0.80");
+    assert_contains(fixture.output, " x real time\n");
+}
+
 TEST(every_manifest_names_files_of_the_right_shapes) {
     json_t *lines = corpus_read_lines(published_reference(NULL), "manifest.jsonl"), *line;
     size_t i;
