@@ -49,18 +49,27 @@ static const struct {
                      "huggingface.co/amphion/MaskGCT"},
 };
 
-/* Returns the file of weights that a pattern leads to, the last of several; free(). NULL: to none. */
+/* Returns a path as a pattern that no other path matches; free(). */
+static char *as_pattern(const char *path) {
+    char *pattern = xmalloc(2 * strlen(path) + 1), *to = pattern;
+    for (; *path; *to++ = *path++)
+        if (strchr("*?[\\", *path)) *to++ = '\\';
+    *to = 0;
+    return pattern;
+}
+
+/* Returns the file of weights that a pattern below a directory leads to, the last of several; free(). NULL: to none. */
 static char *follow(const char *directory, const char *pattern) {
-    OWNED char *full = path_join(directory, pattern);
+    OWNED char *literal = as_pattern(directory), *full = path_join(literal, pattern);
     glob_t found;
     char *path = NULL;
-    if (!glob(full, 0, NULL, &found)) {
-        path = checkpoint_weights(found.gl_pathv[found.gl_pathc - 1]);
-        if (access(path, R_OK) || path_is_folder(path)) {
+    if (!glob(full, 0, NULL, &found))
+        for (size_t i = found.gl_pathc; i-- > 0 && !path;) {
+            path = checkpoint_weights(found.gl_pathv[i]);
+            if (!access(path, R_OK) && !path_is_folder(path)) break;
             free(path);
             path = NULL;
         }
-    }
     globfree(&found);
     return path;
 }
@@ -105,7 +114,8 @@ static int caches(const char *folder, char *to[4]) {
 /* Returns where a file lies; free(). NULL: nowhere. */
 static char *find_file(const char *folder, const char *config, IndexFile file) {
     OWNED char *named = files[file].key && config ? yaml_value(config, files[file].key) : NULL;
-    char *found = named ? follow(folder, named) : NULL;
+    OWNED char *literal = named ? as_pattern(named) : NULL;
+    char *found = literal ? follow(folder, literal) : NULL;
     for (int i = 0; i < MOST_PLACES && files[file].places[i] && !found; i++)
         found = follow(folder, files[file].places[i]);
     char *in[4];
@@ -188,7 +198,9 @@ static bool read_statistics(const char *path, int64_t hidden, float *mean, float
 
 /* Names of parameters may begin with one of these. */
 static const char *const w2v_prefixes[] = {"", "wav2vec2_bert.", NULL};
-static const char *const gpt_prefixes[] = {"", "model.", "module.", NULL};
+static const char *const gpt_prefixes[] = {"",           "model.",           "module.",     "model.module.",
+                                           "_orig_mod.", "model._orig_mod.", "state_dict.", "model_state_dict.",
+                                           NULL};
 static const char *const codec_prefixes[] = {"", "model.", NULL};
 
 /* A file of weights with the network that it is for. */
