@@ -64,17 +64,18 @@ static void add_clip(Verdict *v, const Clip *clip, const TriedClip *a, const Tri
 static double per_cent(int64_t part, int64_t all) { return all ? 100 * (double)part / (double)all : 100; }
 
 /* Dies with the options that make the part exact that is not. */
-static _Noreturn void die_inexact(const FeatureRun *run, const char *changed, DType type) {
+static _Noreturn void die_inexact(const FeatureRun *run, const Prepare *p, const char *changed, DType type) {
     bool half = type != DTYPE_F32, tf32 = run->device->tf32;
     if (!half && !tf32) die("--verify: %s, though both are exact: this is an error of %s", changed, run->device->name);
-    die("--verify: %s than rounding may: with these weights and recordings %s is not exact enough; run again with %s",
+    die("--verify: %s than rounding may: with these weights and recordings %s is not exact enough; run again with %s%s",
         changed, half ? dtype_name(type) : "TF32",
         !half  ? "--no-tf32"
         : tf32 ? "--no-half, and --no-tf32 if that is not enough"
-               : "--no-half");
+               : "--no-half",
+        p->codes_reused ? ", and with another --output: this one has features of an earlier run" : "");
 }
 
-static void judge(const FeatureRun *run, Verdict *v) {
+static void judge(const FeatureRun *run, const Prepare *p, Verdict *v) {
     static const char *const names[COSINES] = {"features", "condition", "emotion"};
     Agreement of[COSINES];
     printf("[Verify] %.2f %% of %lld codes are equal, %.2f %% of the %lld that lead by %g or more\n",
@@ -86,9 +87,10 @@ static void judge(const FeatureRun *run, Verdict *v) {
         printf("%s %s %.6f, %.6f", k ? ";" : "", names[k], of[k].median, of[k].least);
     }
     printf("\n");
-    if (agreement_is_bad(v->codes - v->equal, v->codes)) die_inexact(run, "more codes change", run->type);
+    if (agreement_is_bad(v->codes - v->equal, v->codes)) die_inexact(run, p, "more codes change", run->type);
     if (of[OF_CONDITION].median < LEAST_COSINE || of[OF_EMOTION].median < LEAST_COSINE)
-        die_inexact(run, "conditions or emotions change more", run->voice_type);
+        die_inexact(run, p, "conditions or emotions change more",
+                    run->voice_type != DTYPE_F32 ? run->voice_type : run->type);
 }
 
 /* Computes the clips in both ways, one after the other, so that the memory of one is enough. */
@@ -131,7 +133,7 @@ void features_verify(const FeatureRun *run, const Prepare *p) {
         tried_clip_free(&exact[i]);
     }
     if (!is_exact)
-        judge(run, &v);
+        judge(run, p, &v);
     else if (v.same_bits)
         printf("[Verify] the run computes in exact f32 itself: there is nothing to compare it with%s\n",
                some.n > 1 ? " but clips alone, and they have the same bits" : "");
