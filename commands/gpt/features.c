@@ -131,12 +131,20 @@ static void check_pass(const FeatureRun *run, const Work *work) {
 
 /* Writes the results of a pass. Returns false with the reason. */
 static bool write_pass(const Prepare *p, const Work *work, const char *setup, Error *error) {
-    for (int i = 0; i < work->n; i++) {
-        const Clip *clip = work->clips[i];
+    bool ok = true;
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers)
+    for (int i = 0; i < work->n; i++) { /* each clip is flushed to the disk: several wait for it at once */
         const FeatureClip *item = &work->items[i];
-        if (!clip_write(&p->work, clip, item->condition, item->emotion, p->sizes.d_model, setup, error)) return false;
+        Error why;
+        if (clip_write(&p->work, work->clips[i], item->condition, item->emotion, p->sizes.d_model, setup, &why))
+            continue;
+#pragma omp critical(writing)
+        {
+            if (ok) *error = why;
+            ok = false;
+        }
     }
-    return true;
+    return ok;
 }
 
 /* ---- the statistics of the first minutes ---- */
@@ -321,9 +329,9 @@ static void read_weights(FeatureRun *run) {
                             &error));
 }
 
-/* Returns the fingerprint of all files that features depend on. */
-static Fingerprint setup_of(const FeatureRun *run, const Prepare *p) {
-    Fingerprint f = fingerprint_file(p->tokenizer_path);
+/* Returns the fingerprint of all files that features depend on beside the recordings. */
+static Fingerprint setup_of(const FeatureRun *run) {
+    Fingerprint f = fingerprint_of("IndexTTS2");
     for (int i = 0; i < INDEX_FILES; i++)
         f = fingerprint_of("%s %s", f.text, fingerprint_file(run->weights.paths[i]).text);
     return f;
@@ -343,7 +351,7 @@ static void open_device(FeatureRun *run, const Prepare *p, const FeatureDevice *
 
 void feature_run_plan(FeatureRun *run, Prepare *p, const FeatureDevice *on, bool anyway) {
     p->entries = FEATURES_INDEXTTS2.codec.codebook;
-    run->setup = setup_of(run, p);
+    run->setup = setup_of(run);
     run->todo = prepare_find_uncoded(p, run->setup.text);
     p->coded_now = 0;
     for (int64_t i = 0; i < p->n; i++) p->coded_now += run->todo[i];

@@ -237,10 +237,11 @@ static void print_totals(const Prepare *p, const Totals *t, const ManifestReport
     print_codebook(p, t);
     printf("[Codes] %lld clips coded, %lld reused", (long long)p->coded_now, (long long)p->codes_reused);
     if (p->recoded)
-        printf("; %lld of them were coded before, but their audio, text, tokenizer, %s has changed, "
-               "or a file is missing or damaged",
+        printf("; %lld of them were coded before, but their audio, %s has changed, or a "
+               "file is missing or damaged",
                (long long)p->recoded,
-               p->options->foreign_codes ? "or the weights of IndexTTS2" : "codebook or --d-model");
+               p->options->foreign_codes ? "or the weights of IndexTTS2" : "text, tokenizer, codebook or --d-model");
+    if (p->texts_written) printf("; of %lld of them only the text ids were written", (long long)p->texts_written);
     printf("\n[Codes] %lld codes, unigram entropy %.3f nats\n", (long long)t->codes, t->entropy);
     printf("[Data] %lld of %lld clips, %s, %lld speaker%s: %lld for training, %lld for validation\n",
            (long long)t->clips, (long long)p->n, format_duration(t->seconds, duration), (long long)t->speakers,

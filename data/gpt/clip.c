@@ -233,32 +233,45 @@ static bool has_text_ids(const ClipWork *work, const Clip *clip) {
 bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model) {
     const json_t *facts = ledger_find(work->ledger, "codes", clip->recording->id);
     if (!facts) return false;
-    bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup) &&
-                fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text);
+    bool same = fact_is(facts, "audio", clip->audio_key) && fact_is(facts, "setup", setup);
     const json_t *n = json_object_get(facts, "codes"); /* older versions did not note it */
     clip->stale = true;
     if (same && n) clip->n_codes = json_integer_value(n);
-    if (!same || !has_text_ids(work, clip) || !is_whole(work, OUTPUT_CONDITION, clip, CONDITIONING_ROWS, d_model) ||
+    if (!same || !is_whole(work, OUTPUT_CONDITION, clip, CONDITIONING_ROWS, d_model) ||
         !is_whole(work, OUTPUT_EMO_VEC, clip, d_model, 0) || !(clip->codes = read_codes(work, clip, entries)))
         return false;
     clip->squared_error = json_number_value(json_object_get(facts, "squared_error"));
-    clip->stale = false;
-    return true;
+    clip->other_text =
+        !fact_is(facts, "text", fingerprint_of("%s", clip->normalized).text) || !has_text_ids(work, clip);
+    clip->stale = clip->other_text;
+    return !clip->other_text;
 }
 
-bool clip_write(const ClipWork *work, const Clip *clip, const float *condition, const float *emotion, int64_t d_model,
-                const char *setup, Error *error) {
-    return mark_unfinished(work, "codes", clip, error) &&
-           write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error) &&
-           write_array(work, OUTPUT_CODES, clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
-           write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d_model},
-                       error) &&
-           write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d_model}, error) &&
-           ledger_add(work->ledger, "codes", clip->recording->id,
+static bool write_text_ids(const ClipWork *work, const Clip *clip, Error *error) {
+    return write_array(work, OUTPUT_TEXT_IDS, clip, "<i4", clip->ids, 1, (int64_t[]){clip->n_ids}, error);
+}
+
+static bool note_codes(const ClipWork *work, const Clip *clip, const char *setup, Error *error) {
+    return ledger_add(work->ledger, "codes", clip->recording->id,
                       json_build("the ledger", "{s:s, s:s, s:s, s:f, s:I}", "audio", clip->audio_key, "text",
                                  fingerprint_of("%s", clip->normalized).text, "setup", setup, "squared_error",
                                  clip->squared_error, "codes", (json_int_t)clip->n_codes),
                       error);
+}
+
+bool clip_write_text(const ClipWork *work, const Clip *clip, const char *setup, Error *error) {
+    return mark_unfinished(work, "codes", clip, error) && write_text_ids(work, clip, error) &&
+           note_codes(work, clip, setup, error);
+}
+
+bool clip_write(const ClipWork *work, const Clip *clip, const float *condition, const float *emotion, int64_t d_model,
+                const char *setup, Error *error) {
+    return mark_unfinished(work, "codes", clip, error) && write_text_ids(work, clip, error) &&
+           write_array(work, OUTPUT_CODES, clip, "<i4", clip->codes, 1, (int64_t[]){clip->n_codes}, error) &&
+           write_array(work, OUTPUT_CONDITION, clip, "<f4", condition, 2, (int64_t[]){CONDITIONING_ROWS, d_model},
+                       error) &&
+           write_array(work, OUTPUT_EMO_VEC, clip, "<f4", emotion, 1, (int64_t[]){d_model}, error) &&
+           note_codes(work, clip, setup, error);
 }
 
 bool clip_code(const ClipWork *work, Clip *clip, const PromptMap *map, const char *setup, Error *error) {

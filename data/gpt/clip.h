@@ -43,6 +43,7 @@ typedef struct {
     int64_t n_codes;
     double squared_error; /* sum over all frames, to the entries of their codes */
     bool stale;           /* coded by an earlier run, but from other inputs, or a file is damaged */
+    bool other_text;      /* they are of this audio and setup, but of another text or tokenizer */
     bool is_cut;          /* the list gives a part of a file that is this part alone: it was cut before */
     uint64_t sound;       /* checksum of the samples */
     bool convertible;     /* the audio is in a format that only ffmpeg reads */
@@ -70,8 +71,11 @@ bool clip_sound(const Clip *clip, int rate, Audio *audio, Error *error);
 
 /* Returns whether text_ids, codes, condition and emo_vec of the clip are whole and were made from its present text and
  * audio and from `setup`, a fingerprint of all else that they depend on; then loads the codes, each below `entries`.
- * Sets clip->stale if they were made by an earlier run but cannot be reused. */
+ * Sets clip->stale if they were made by an earlier run but cannot be reused; with clip->other_text all but the text ids
+ * can, and the codes are loaded. */
 bool clip_is_coded(const ClipWork *work, Clip *clip, const char *setup, int64_t entries, int64_t d_model);
+/* Writes the text ids anew, if clip->other_text. */
+bool clip_write_text(const ClipWork *work, const Clip *clip, const char *setup, Error *error);
 /* Writes them: text ids and codes of the clip, condition [CONDITIONING_ROWS, d_model], emotion [d_model]. */
 bool clip_write(const ClipWork *work, const Clip *clip, const float *condition, const float *emotion, int64_t d_model,
                 const char *setup, Error *error);

@@ -436,23 +436,40 @@ void prepare_codebook(Prepare *p) {
 
 /* ---- codes and vectors ---- */
 
+/* Writes the text ids of clips of which only the text, or the tokenizer, is another. */
+static void write_texts(const Prepare *p, const bool *todo, const char *setup) {
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers)
+    for (int64_t i = 0; i < p->n; i++) {
+        Error error;
+        if (!todo[i] && p->clips[i].other_text && !clip_write_text(&p->work, &p->clips[i], setup, &error)) fail(&error);
+    }
+}
+
 bool *prepare_find_uncoded(Prepare *p, const char *setup) {
     bool *todo = xcalloc((size_t)p->n, sizeof *todo);
     Progress progress = {.what = "[Codes] checking existing files:", .total = p->n, .start = seconds_now()};
-    int64_t reused = 0, stale = 0;
-#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : reused, stale)
+    int64_t reused = 0, stale = 0, texts = 0;
+#pragma omp parallel for schedule(dynamic) num_threads((int)p->options->num_workers) reduction(+ : reused, stale, texts)
     for (int64_t i = 0; i < p->n; i++) {
         Clip *clip = &p->clips[i];
         if (clip->reject == CLIP_KEPT) {
-            todo[i] = !clip_is_coded(&p->work, clip, setup, p->entries, p->sizes.d_model);
+            bool coded = clip_is_coded(&p->work, clip, setup, p->entries, p->sizes.d_model);
+            todo[i] = !coded && !(clip->other_text && p->options->foreign_codes);
+            if (todo[i]) {
+                free(clip->codes);
+                clip->codes = NULL;
+            }
             reused += !todo[i];
-            stale += clip->stale;
+            stale += todo[i] && clip->stale;
+            texts += !todo[i] && !coded;
         }
         progress_step(&progress);
     }
     p->codes_reused = reused;
     p->recoded = stale;
-    if (stale) prepare_outputs_remove_manifests(p->options->output);
+    p->texts_written = texts;
+    if (stale || texts) prepare_outputs_remove_manifests(p->options->output);
+    if (texts) write_texts(p, todo, setup);
     return todo;
 }
 

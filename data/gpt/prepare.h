@@ -36,6 +36,7 @@ typedef struct {
     bool tokenizer_reused, codebook_reused;
     int64_t read_now, read_reused;            /* clips whose frames were computed, or known from an earlier run */
     int64_t coded_now, codes_reused, recoded; /* clips; recoded ones are also counted in coded_now */
+    int64_t texts_written;                    /* clips, counted in codes_reused, of which only the text ids change */
 } Prepare;
 
 void prepare_open(Prepare *p, const PrepareOptions *options);
@@ -61,6 +62,6 @@ void prepare_codebook(Prepare *p);
 /* Writes text_ids, codes, condition and emo_vec of every kept clip. */
 void prepare_codes(Prepare *p);
 /* Returns the parts of this that are done otherwise if the codes are foreign: which clips must be coded, [n], free();
- * `setup` is the fingerprint of all that codes and vectors depend on beside the clip. Counts the others as reused.
- * Removes the manifests if any of them changes. */
+ * `setup` is the fingerprint of all that codes and vectors depend on beside the clip. Counts the others as reused,
+ * and writes text ids where only they change. Removes the manifests before anything does. */
 bool *prepare_find_uncoded(Prepare *p, const char *setup);

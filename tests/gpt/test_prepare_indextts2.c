@@ -152,7 +152,9 @@ TEST(missing_and_damaged_files_are_made_again) {
         else
             assert_int_equal(unlink(path), 0);
         published_prepare("missing", "--num-workers 2");
-        assert_contains(fixture.output, "[Codes] 1 clips coded, 15 reused; 1 of them were coded before");
+        assert_contains(fixture.output,
+                        i == 2 ? "[Codes] 0 clips coded, 16 reused; of 1 of them only the text ids were written\n"
+                               : "[Codes] 1 clips coded, 15 reused; 1 of them were coded before");
         corpus_assert_same("missing", published_reference(NULL));
         free(bytes);
     }
@@ -167,8 +169,8 @@ TEST(other_weights_are_seen) {
                  {INDEX_STATISTICS, "mean", "condition"},
                  {INDEX_W2V, "encoder.layers.1.ffn1.output_dense.weight", "condition"},
                  {INDEX_CODEC, "encoder.1.weight", "codes"}};
-    const char *all = "[Codes] 16 clips coded, 0 reused; 16 of them were coded before, but their audio, text, "
-                      "tokenizer, or the weights of IndexTTS2 has changed";
+    const char *all = "[Codes] 16 clips coded, 0 reused; 16 of them were coded before, but their audio, "
+                      "or the weights of IndexTTS2 has changed";
     published_prepare("weights", "--num-workers 2");
     for (int i = 0; i < INDEX_FILES; i++) {
         char *folder = published_folder(kept_format("published%d", i)),
@@ -199,6 +201,19 @@ TEST(a_changed_recording_is_seen) {
         assert_contains(fixture.output, "[Codes] 2 clips coded, 14 reused; 2 of them were coded before");
     }
     corpus_assert_same("sound", published_reference(NULL));
+}
+
+/* Another text is another tokenizer, too. */
+TEST(another_text_changes_no_codes) {
+    published_prepare("texts", "--num-workers 2");
+    must_run("sed '/%s/s/$/ ሰላም/' %s/list.tsv >%s/texts.tsv", corpus_ids[2], corpus_root, corpus_root);
+    for (int i = 0; i < 2; i++) {
+        int status = published_try(i ? "texts" : "texts_alone", "texts.tsv", "published", "");
+        if (status) fail_msg("%s", fixture.output);
+    }
+    assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused; of ");
+    assert_contains(fixture.output, " of them only the text ids were written\n");
+    corpus_assert_same("texts", "texts_alone");
 }
 
 TEST(two_at_once_are_refused) {
@@ -247,19 +262,24 @@ TEST(weights_are_found_where_programs_and_downloads_put_them) {
         ">config.yaml",
         "d=hf_cache/models--amphion--MaskGCT/snapshots/abc && mkdir -p $d && mv semantic_codec $d",
         "d=$HOME/.cache/huggingface/hub/models--IndexTeam--IndexTTS-2/snapshots && mkdir -p $d/1 $d/2 && "
-        "echo old >$d/1/wav2vec2bert_stats.pt && mv wav2vec2bert_stats.pt $d/2"};
+        "echo old >$d/1/wav2vec2bert_stats.pt && mv wav2vec2bert_stats.pt $d/2",
+        "d=hf_cache/models--facebook--w2v-bert-2.0/snapshots && mkdir -p $d/1 $d/2 && >$d/2/config.json && "
+        "mv facebook/w2v-bert-2.0/* $d/1 && rm -r facebook"};
     static const char *const found[] = {"/spread/facebook/w2v-bert-2.0/model.safetensors, ", "/spread/deep/my.pth, ",
                                         "/spread/hf_cache/models--amphion--MaskGCT/snapshots/abc/semantic_codec/"
                                         "model.safetensors\n",
-                                        "/models--IndexTeam--IndexTTS-2/snapshots/2/wav2vec2bert_stats.pt, "};
+                                        "/models--IndexTeam--IndexTTS-2/snapshots/2/wav2vec2bert_stats.pt, ",
+                                        "/models--facebook--w2v-bert-2.0/snapshots/1/model.safetensors, "};
     char *folder = published_folder("spread");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         must_run("cd %s && %s", folder, steps[i]);
         int status = published_try(published_reference(NULL), "list.tsv", "spread", "");
         if (status) fail_msg("%s", fixture.output);
         assert_contains(fixture.output, found[i]);
         assert_contains(fixture.output, "[Codes] 0 clips coded, 16 reused\n");
     }
+    must_run("mv %s '%s[v2]'", folder, folder);
+    if (published_try(published_reference(NULL), "list.tsv", "spread[v2]", "")) fail_msg("%s", fixture.output);
     published_prepare("reference", "");
     must_run("rm -r %s/.cache", corpus_root);
 }
