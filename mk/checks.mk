@@ -153,7 +153,7 @@ ifneq ($(CUDA_INCLUDE),)
 	    for tests in 'memory_is_as_planned' '*match*_the_cpu'; do \
 	        echo "programs on a card like $$card, $$tests:"; \
 	        EMULATE_CARD=$$card TEST_FILTER="$$tests" JOBS=$(CORES) BUILD=$(BUILD) tools/run_tests.sh \
-	            $(filter $(PROGRAM_TESTS),$(CUDA_TESTS)) || exit; \
+	            $(foreach p,$(PROGRAMS),$(filter %/test_program_$(p:train_%=%),$(CUDA_TESTS))) || exit; \
 	    done; \
 	done
 else
