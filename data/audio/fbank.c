@@ -65,7 +65,6 @@ double fbank_weight(const Fbank *fbank, int bin, int band) {
 static void frame_power(const Fbank *fbank, const float *samples, double *power) {
     double x[FBANK_WINDOW], wave[FBANK_FFT] = {0}, sum = 0;
     double complex spectrum[FBANK_BINS];
-#pragma omp simd reduction(+ : sum)
     for (int i = 0; i < FBANK_WINDOW; i++) {
         x[i] = fbank->scale * (double)samples[i];
         sum += x[i];
