@@ -1,4 +1,4 @@
-/* What every estimate reports: the operations, and what of the machine is assumed or was measured. */
+/* Lines of every estimate: the operations, and what of the machine is assumed or was measured. */
 #pragma once
 
 #include <jansson.h>

@@ -5,7 +5,7 @@
 
 enum { FEATURE_ROWS_A_SECOND = 50 };
 
-/* What decides the memory: the types of products, f32 or f16 of w2v-BERT and the codec, f32 or bf16 of the
+/* Properties that decide the memory: the types of products, f32 or f16 of w2v-BERT and the codec, f32 or bf16 of the
  * conditioning; whether the device has the host's memory; the bytes that are available. */
 typedef struct {
     DType type, voice_type;

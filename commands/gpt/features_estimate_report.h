@@ -23,7 +23,7 @@ typedef struct {
     double seconds;
 } Speech;
 
-/* What is computed with certain types and a certain memory, whatever the card. */
+/* The work with certain types and a certain memory, whatever the card. */
 typedef struct {
     PassTarget target;
     PassPlan plan;

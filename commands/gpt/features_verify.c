@@ -13,7 +13,7 @@ static const double VERIFIED_SECONDS = 60;
 
 typedef enum { OF_FEATURES, OF_CONDITION, OF_EMOTION, COSINES } CosineKind;
 
-/* What two computations of the same clips have in common. */
+/* Agreement of two computations of the same clips. */
 typedef struct {
     int64_t codes, equal, sure, sure_equal;
     double *cosines[COSINES]; /* of each row; of each clip */
