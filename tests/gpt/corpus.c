@@ -1,5 +1,9 @@
 #include "tests/gpt/corpus.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "base/file.h"
 #include "data/audio/mel.h"
 #include "data/formats/npy.h"
@@ -199,4 +203,33 @@ double frames_square_distance(const float *a, const float *b) {
     double sum = 0;
     for (int j = 0; j < MEL_BANDS; j++) sum += ((double)a[j] - (double)b[j]) * ((double)a[j] - (double)b[j]);
     return sum;
+}
+
+int64_t corpus_ledger_lines(const char *output) {
+    char *path = corpus_path(output, ".prepare_ledger.jsonl"), *bytes;
+    size_t size;
+    int64_t n = -1;
+    if (read_file(path, &bytes, &size, NULL)) {
+        n = 0;
+        for (size_t i = 0; i < size; i++) n += bytes[i] == '\n';
+        free(bytes);
+    }
+    return n;
+}
+
+int corpus_end_at(const char *command, const char *output, int64_t lines, int signal) {
+    int status;
+    bool ended = false;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    while (corpus_ledger_lines(output) < lines && !(ended = waitpid(child, &status, WNOHANG) == child)) usleep(200);
+    if (!ended) {
+        kill(child, signal);
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
+    return status;
 }

@@ -55,3 +55,8 @@ GptDatasetReport corpus_open_manifest(const char *output, const char *name, Spli
 
 /* Returns |a - b|^2 of two frames. */
 double frames_square_distance(const float *a, const float *b);
+/* Returns the number of lines of the ledger of an output; -1: it has none. */
+int64_t corpus_ledger_lines(const char *output);
+/* Starts a shell command and sends it a signal once the ledger of an output has so many lines, unless it ends before.
+ * Returns its status, as waitpid gives it. */
+int corpus_end_at(const char *command, const char *output, int64_t lines, int signal);

@@ -54,36 +54,11 @@ TEST(byte_order_marks_and_carriage_returns_leave_no_trace) {
     }
 }
 
-static int64_t ledger_lines(const char *output) {
-    char *path = corpus_path(output, ".prepare_ledger.jsonl"), *bytes;
-    size_t size;
-    int64_t n = -1;
-    if (read_file(path, &bytes, &size, NULL)) {
-        n = 0;
-        for (size_t i = 0; i < size; i++) n += bytes[i] == '\n';
-        free(bytes);
-    }
-    return n;
-}
-
 /* Starts the program and kills it once its ledger has so many lines; false if it ended before. */
 static bool kill_at(const char *output, int64_t lines) {
     char *command = kept_format("exec %s -i %s/list.tsv -o %s/%s %s --num-workers 2 >/dev/null",
                                 program_at("train_gpt prepare"), corpus_root, corpus_root, output, corpus_options);
-    int status;
-    bool ended = false;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    while (ledger_lines(output) < lines && !(ended = waitpid(child, &status, WNOHANG) == child)) usleep(200);
-    if (!ended) {
-        kill(child, SIGKILL);
-        assert_int_equal(waitpid(child, &status, 0), child);
-    }
-    return WIFSIGNALED(status);
+    return WIFSIGNALED(corpus_end_at(command, output, lines, SIGKILL));
 }
 
 /* A whole run leaves 39 lines: of the outputs, of 20 clips measured, the tokenizer, the codebook, 16 clips coded.
@@ -94,7 +69,7 @@ TEST(kills_leave_no_trace) {
     char *manifest = corpus_path("killed", "manifest.jsonl");
     for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
         killed += kill_at("killed", moments[i]);
-        if (ledger_lines("killed") < 39) assert_int_not_equal(access(manifest, F_OK), 0);
+        if (corpus_ledger_lines("killed") < 39) assert_int_not_equal(access(manifest, F_OK), 0);
     }
     printf("killed %d times\n", killed);
     assert_true(killed >= 5);

@@ -39,35 +39,13 @@ TEST(one_and_three_workers_write_the_same_bytes) {
     corpus_assert_same("three", reference());
 }
 
-static int64_t ledger_lines(const char *output) {
-    char *bytes;
-    size_t size;
-    int64_t n = 0;
-    if (!read_file(corpus_path(output, ".prepare_ledger.jsonl"), &bytes, &size, NULL)) return -1;
-    for (size_t i = 0; i < size; i++) n += bytes[i] == '\n';
-    free(bytes);
-    return n;
-}
-
 /* Starts the program and sends it a signal once its ledger has so many lines; false if it ended before. */
 static bool end_at(const char *output, const char *weights, int64_t lines, int signal) {
     char *command = kept_format("exec %s prepare -i %s/long.tsv -o %s/%s --indextts2 %s/%s %s %s "
                                 "--num-workers 2 >/dev/null",
                                 program_at(published_program), corpus_root, corpus_root, output, corpus_root, weights,
                                 published_options, own_options);
-    int status;
-    bool ended = false;
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
-        _exit(127);
-    }
-    while (ledger_lines(output) < lines && !(ended = waitpid(child, &status, WNOHANG) == child)) usleep(200);
-    if (!ended) {
-        kill(child, signal);
-        assert_int_equal(waitpid(child, &status, 0), child);
-    }
+    int status = corpus_end_at(command, output, lines, signal);
     return WIFSIGNALED(status) || WEXITSTATUS(status) == 128 + signal;
 }
 
@@ -76,7 +54,7 @@ TEST(signals_leave_no_trace) {
     int ended = 0;
     for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
         ended += end_at("killed", "published", moments[i], i % 2 ? SIGTERM : SIGKILL);
-        if (ledger_lines("killed") < LINES)
+        if (corpus_ledger_lines("killed") < LINES)
             assert_int_not_equal(access(corpus_path("killed", "manifest.jsonl"), F_OK), 0);
     }
     print_message("ended %d times\n", ended);
@@ -90,7 +68,7 @@ TEST(manifests_do_not_stand_while_files_are_replaced) {
     char *folder = published_folder("others");
     published_write(folder, INDEX_CODEC, &(PublishedChange){.scaled = "encoder.1.weight", .factor = -1.25f});
     prepare_long("replaced", "--num-workers 2");
-    assert_int_equal(ledger_lines("replaced"), LINES);
+    assert_int_equal(corpus_ledger_lines("replaced"), LINES);
     assert_true(end_at("replaced", "others", LINES + 9, SIGKILL));
     assert_int_not_equal(access(corpus_path("replaced", "manifest.jsonl"), F_OK), 0);
     prepare_long("replaced", "--num-workers 2");
